@@ -116,7 +116,7 @@ class Rooms:
         db, log, owner = self.book_db, self.log, self.config.owner
         self.work = DecisionQueue(db, owner=owner, leases=self.leases)
         self.replies = StoredReplies(db, owner=owner)
-        self.experience = Experience(db, owner=owner, answers=ReadCache(log, EXPERIENCE_PROJECTION.projectors))
+        self.experience = self._experience()
         horizons = Horizons(db, owner=owner, answers=ReadCache(log, HORIZONS_PROJECTION.projectors))
         self.horizons = LayerCache(horizons)
         self.notes = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
@@ -169,6 +169,13 @@ class Rooms:
         if isinstance(self.log, SingleWriterLog):
             return SingleWriterBook(self.log, self.book_db, owner=self.config.owner)
         return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+
+    def _experience(self) -> Experience:
+        answers = ReadCache(self.log, EXPERIENCE_PROJECTION.projectors)
+        experience = Experience(self.book_db, owner=self.config.owner, answers=answers)
+        if isinstance(self.log, SingleWriterLog):
+            self.log.add_follower(experience.moments.follow)
+        return experience
 
     def sync_tape(self, seq: int) -> None:
         """Waits until the tape is on the disk up to a commit: a decision that outlives a power cut names it.

@@ -104,7 +104,7 @@ def test_every_horizon_fills_every_price_field_after_its_look_back(minutes: Path
         result = book.backtest(horizon, start=iso_text(START + 6 * DAY + 12 * HOUR), chunks="none")
     with closing(Rooms(minutes / "backtests" / result.id, clock=SystemClock())) as rooms:
         name = f"{horizon}.paper"
-        notes = [each for _, each in rooms.experience.moments_noted(name, after=0, until=rooms.book.head(name))]
+        notes = [each for _, each in rooms.experience.moments.noted_between(name, after=0, until=rooms.book.head(name))]
     covered = [note for note in notes if note.at >= START + 7 * DAY + HOUR]
     assert len(covered) >= 10 and len(notes) > len(covered)
     assert open_fields(covered) == set() and open_fields(notes) > set()

@@ -14,6 +14,7 @@ from tapebook.domain.agent import ExperienceSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.money import E8
+from tapebook.experience import moments
 from tapebook.experience.events import MomentNoted
 from tapebook.experience.features import (
     FEATURE_UNIT,
@@ -170,7 +171,7 @@ class MarketDesk(Desk):
 
     def note(self, seen: SeenMoment, *, symbol: str = "BTC") -> int:
         """Notes one moment, if it is due."""
-        drafts = self.experience.note_moment(self.deployment, symbol, seen, costs_ppm=1_500, seq=self.seq)
+        drafts = self.experience.moments.note(self.deployment, symbol, seen, costs_ppm=1_500, seq=self.seq)
         return self.append(drafts)
 
 
@@ -192,7 +193,7 @@ def noted(market: list[Candle]) -> list[tuple[int, MomentNoted]]:
     with memory_desk() as plain:
         desk = MarketDesk(plain.db)
         desk.follow(market, since=T0 + 8 * DAY, until=T0 + 20 * DAY, step=QUARTER)
-        return desk.experience.moments_noted("d", after=0, until=desk.seq)
+        return desk.experience.moments.noted_between("d", after=0, until=desk.seq)
 
 
 def test_one_moment_is_noted_an_hour_with_what_came_after_earlier_ones(
@@ -264,8 +265,73 @@ def test_memory_is_a_function_of_the_log(market: list[Candle]) -> None:
             assert experience.rows_for_packet(records, question, seq=at, settings=settings) == told
             now = experience.rows_for_packet(records, question, seq=desk.seq, settings=settings)
             assert now != told
-        first = desk.experience.moment_fits("d", seq=desk.seq)[0]
+        first = desk.experience.moments.fits("d", seq=desk.seq)[0]
         assert first[1].last == 100
+
+
+def memory_of(noted: list[tuple[int, MomentNoted]]) -> MomentMemory:
+    memory = MomentMemory()
+    for seq, note in noted:
+        memory.add(seq, note)
+    return memory
+
+
+def test_search_that_goes_on_finds_what_a_new_one_finds(noted: list[tuple[int, MomentNoted]]) -> None:
+    memory = memory_of(noted)
+    fit, continued, steps = memory.fit_newest(200), 0, 0
+    for _, query in noted[100::17]:
+        before: MomentNeighbours | None = None
+        for count in (*range(150, 264), 200):
+            terms = {"count": count, "most": 10, "size": 120}
+            found = memory.neighbours(fit, query.vector, **terms, before=before)
+            assert found == memory.neighbours(fit, query.vector, **terms)
+            continued += before is not None and found.moments is before.moments
+            steps, before = steps + 1, found
+    assert continued > steps / 2
+
+
+def test_memory_is_bounded_and_reads_older_moments_again(market: list[Candle], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moments, "FIT_WINDOW", 30)
+    settings = ExperienceSettings(max_memory_size=40, neighbours=5)
+    with memory_desk() as plain:
+        desk, told, hours, reader = MarketDesk(plain.db), [], hours_of(market), LookbackReader()
+        for end in range(T0 + 8 * DAY, T0 + 18 * DAY, HOUR):
+            seen = moment_at(market, hours, end, reader=reader)
+            desk.note(seen)
+            told.append(
+                (desk.seq, seen.vector, desk.experience.similar("d", seen.vector, seq=desk.seq, settings=settings))
+            )
+            memory = desk.experience.moments._memories["d"]
+            assert len(memory._joined_at) <= 80 and len(memory._times) <= 80
+        assert memory.joined_count(desk.seq) == 216 and not memory.holds(told[100][0], size=40)
+        assert sum(found is not None for _, _, found in told) > 100
+        # Backwards, then forwards: each older prefix is read from the table, and what follows it is added.
+        for experience in (desk.experience, desk.reopened()):
+            for seq, vector, found in (*told[::-31], *told[::31]):
+                assert experience.similar("d", vector, seq=seq, settings=settings) == found
+
+
+def test_single_writer_does_not_read_back_what_it_noted(market: list[Candle], monkeypatch: pytest.MonkeyPatch) -> None:
+    with memory_desk() as plain:
+        desk, hours, reader = MarketDesk(plain.db), hours_of(market), LookbackReader()
+        desk.follow(market, since=T0 + 8 * DAY, until=T0 + 9 * DAY)
+        follower = desk.experience
+        follower.situation_count("d", seq=desk.seq)
+
+        def refuse(*_: object, **__: object) -> list[tuple[int, MomentNoted]]:
+            raise AssertionError("notes are read back")
+
+        monkeypatch.setattr(follower.moments, "noted_between", refuse)
+        for end in range(T0 + 9 * DAY, T0 + 15 * DAY, HOUR):
+            seen, before = moment_at(market, hours, end, reader=reader), desk.seq
+            desk.note(seen)
+            for event in desk.log.events(desk.stream, after=before):
+                follower.moments.follow(event)
+            settings = ExperienceSettings()
+            found = follower.similar("d", seen.vector, seq=desk.seq, settings=settings)
+            if end % (6 * HOUR) == 0:
+                assert found == desk.reopened().similar("d", seen.vector, seq=desk.seq, settings=settings)
+        assert found is not None and len(follower.moments.fits("d", seq=desk.seq)) == 2
 
 
 def test_gap_of_the_tape_leaves_a_move_out(market: list[Candle]) -> None:
@@ -277,7 +343,7 @@ def test_gap_of_the_tape_leaves_a_move_out(market: list[Candle]) -> None:
         for end in range(T0 + 8 * DAY, T0 + 12 * DAY, HOUR):
             desk.note(moment_at(torn, hours, end, reader=reader))
         memory = MomentMemory()
-        for seq, note in desk.experience.moments_noted("d", after=0, until=desk.seq):
+        for seq, note in desk.experience.moments.noted_between("d", after=0, until=desk.seq):
             memory.add(seq, note)
         near = memory.neighbours(memory.fit_newest(60), note.vector, count=60, most=60, size=60)
         assert any(None in each.moves_ppm for each in near.moments)

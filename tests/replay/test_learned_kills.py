@@ -74,7 +74,7 @@ def learned(home: Path) -> Learned:
         name = "a.paper"
         seq, runs = rooms.book.head(name), runs_of(rooms, name)
         assert rebuild_and_compare(rooms.experience, name, seq=seq, runs=runs).differences == ()
-        notes = [note for _, note in rooms.experience.moments_noted(name, after=0, until=seq)]
+        notes = [note for _, note in rooms.experience.moments.noted_between(name, after=0, until=seq)]
         return rooms.experience.twins.as_of(name, seq=seq, runs=runs), notes, len(rooms.book.run_ids(most=999))
 
 

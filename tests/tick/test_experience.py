@@ -143,7 +143,7 @@ def learned(floor: Desk, agent: Deployment, count: int) -> None:
         lookback = read_lookback(floor.rooms.tape, "BTC", view=View(at))
         seen = moment_of(floor.rooms.experience, context.Market("BTC", at, 1, lookback=lookback))
         assert seen is not None
-        drafts = floor.rooms.experience.note_moment(agent.id, "BTC", seen, costs_ppm=1_500, seq=book.head(agent.id))
+        drafts = floor.rooms.experience.moments.note(agent.id, "BTC", seen, costs_ppm=1_500, seq=book.head(agent.id))
         book.append(agent.id, drafts, expected_seq=book.head(agent.id))
     for number in range(count):
         trade = closed(number, net_bps=rng.gauss(10, 30), exited_at=START - (count - number) * MINUTE)

@@ -4,14 +4,15 @@ A moment is noted at the first decision of every hour on a symbol (`MomentMemory
 nearly the same and would crowd out others. Notes carry what the market has done since earlier ones: 1, 4 and 24
 hours after each, from close to close. A moment joins the memory when its 24 hours have passed, so that nothing later
 than T is known at T, and the day that is running is no neighbour of itself. Joined moments stand in the order in which
-they did, so "as of" is a prefix of them; of it the newest `max_memory_size` are searched.
+they did, so "as of" is a prefix of them; of it the newest `max_memory_size` are searched. No more than twice as many
+as that and a fit need are in memory: for a prefix that ends before them, notes are read anew (`holds`).
 
 Of moments fewer than four hours of the clock apart only the one that is most alike is a neighbour (`neighbours`).
 Own trades lie beside them with the vector of the decision that entered each (`TradeMemory`), under the same fit.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from tapebook.experience.events import MomentNoted
 from tapebook.experience.features import FIT_WINDOW, MISSING, MOMENT_FIELDS, FeatureVector, Fit, LookbackFeatures
 from tapebook.experience.records import MOST_PPM, PPM
 from tapebook.experience.similar import MOVE_SPANS, MomentNeighbours, PastTrade, SimilarMoment
-from tapebook.experience.situations import FeatureRows, Places, VectorIndex, fit_whitening
+from tapebook.experience.situations import FeatureRows, Places, VectorIndex, fit_whitening, with_room
 
 UNKNOWN_MOVE = -(2**31)
 _LONGEST = len(MOVE_SPANS) - 1
@@ -40,23 +41,27 @@ class _OpenMoment(msgspec.Struct):
     moves_ppm: list[int | None]
 
 
-_MOMENT_DTYPE = np.dtype(
-    [("vector", "<i2", (len(MOMENT_FIELDS),)), ("at", "<i8"), ("moves", "<i4", (len(MOVE_SPANS),)), ("symbol", "<i4")]
-)
-
-
 class MomentMemory(VectorIndex):
-    """All moments of one deployment up to the note read last."""
+    """The moments of one deployment up to the note read last: of those that joined, the newest `keep` or more.
 
-    def __init__(self) -> None:
+    Counts and places of moments are those among all that ever joined; rows are those in memory, which begin at
+    `_dropped`.
+    """
+
+    def __init__(self, *, keep: int = 0) -> None:
         super().__init__()
         self.seq = 0
         self.noted = 0
+        self.keep = max(keep, FIT_WINDOW)
         self._newest_at: dict[str, int] = {}
         self._open: dict[int, _OpenMoment] = {}
-        self._rows: NDArray[np.void] = np.empty(0, _MOMENT_DTYPE)
-        # The notes with which moments joined, in order.
+        self._dropped = 0
+        # The notes with which moments joined, in order; then column by column what is known of them.
         self._joined_at: list[int] = []
+        self._vectors: FeatureRows = np.empty((0, len(MOMENT_FIELDS)), np.int16)
+        self._times: NDArray[np.int64] = np.empty(0, np.int64)
+        self._moves: NDArray[np.int32] = np.empty((0, len(MOVE_SPANS)), np.int32)
+        self._symbol_numbers: NDArray[np.int32] = np.empty(0, np.int32)
         self._symbols: list[str] = []
 
     def add(self, seq: int, noted: MomentNoted) -> None:
@@ -94,56 +99,96 @@ class MomentMemory(VectorIndex):
         return tuple(found)
 
     def joined_count(self, seq: int) -> int:
-        """How many moments had joined as of a sequence number."""
-        return bisect_right(self._joined_at, seq)
+        """How many moments had joined as of a sequence number that the memory reaches back to."""
+        return self._dropped + bisect_right(self._joined_at, seq)
+
+    def holds(self, seq: int, *, size: int) -> bool:
+        """Whether all is in memory that a fit or a search among the newest `size` sees as of a sequence number."""
+        return not self._dropped or self.joined_count(seq) - max(size, FIT_WINDOW) >= self._dropped
 
     def feature_rows(self, first: int, until: int) -> FeatureRows:
-        """The vectors of moments behind number `first` up to `until`, in the order in which they joined."""
-        return self._rows["vector"][first:until]
+        """The vectors of the rows behind number `first` up to `until`, in the order in which they joined."""
+        return self._vectors[first:until]
 
     def fit_newest(self, count: int) -> Fit:
         """The fit of the newest of the first `count` moments that joined."""
-        first = max(0, count - FIT_WINDOW)
-        moments = self._rows["at"][first:count].tolist()
-        return fit_whitening(self.feature_rows(first, count), last=count, moments=moments)
+        until = count - self._dropped
+        first = max(0, until - FIT_WINDOW)
+        return fit_whitening(self.feature_rows(first, until), last=count, moments=self._times[first:until].tolist())
 
-    def neighbours(self, fit: Fit, vector: FeatureVector, *, count: int, most: int, size: int) -> MomentNeighbours:
-        """The most similar of the newest `size` of the first `count` moments."""
-        first = max(0, count - size)
-        places, distances = self.nearest_places(fit, vector, first=first, count=count, most=_LOOKED_AT * most)
-        # Of equals the one that joined first, since places come in order.
+    def neighbours(
+        self,
+        fit: Fit,
+        vector: FeatureVector,
+        *,
+        count: int,
+        most: int,
+        size: int,
+        before: MomentNeighbours | None = None,
+    ) -> MomentNeighbours:
+        """The most similar of the newest `size` of the first `count` moments.
+
+        `before` is what this gave for the same vector, fit, `most` and `size` when fewer had joined.
+        """
+        first, dropped = max(0, count - size), self._dropped
+        if before is not None and len(before.moments) == most and before.oldest >= first and before.until <= count:
+            # Whoever joined since and is not nearer than the last of them changes nothing, nor who left unchosen.
+            newer = self.distances(fit, vector, first=before.until - dropped, count=count - dropped)
+            if min(newer, default=before.moments[-1].distance) >= before.moments[-1].distance:
+                return MomentNeighbours(before.moments, count - first, fit.far, count, before.oldest)
+        looked_at = _LOOKED_AT * most
+        rows, distances = self.nearest_places(fit, vector, first=first - dropped, count=count - dropped, most=looked_at)
+        # Of equals the one that joined first, since rows come in order.
         order = distances.argsort(kind="stable")
-        times = self._rows["at"][places[order]]
+        rows, distances = rows[order], distances[order]
         chosen, near = list[int](), set[int]()
-        for rank, hour in enumerate((times // HOUR).tolist()):
+        for rank, hour in enumerate((self._times[rows] // HOUR).tolist()):
             if hour not in near:
                 chosen.append(rank)
-                near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
                 if len(chosen) == most:
                     break
-        picked = order[chosen]
-        found = self._similar_moments(places[picked], distances[picked].tolist())
-        return MomentNeighbours(found, count - first, fit.far)
+                near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
+        rows = rows[chosen]
+        found = self._similar_moments(rows, distances[chosen].tolist())
+        oldest = dropped + min(rows.tolist(), default=0)
+        return MomentNeighbours(found, count - first, fit.far, count, oldest)
 
-    def _similar_moments(self, places: Places, distances: list[int]) -> tuple[SimilarMoment, ...]:
-        # Columns first: a row of the array costs ten times as much to read as a number of a list.
-        rows, symbols = self._rows, self._symbols
-        moves = list(map(tuple, rows["moves"][places].tolist()))
+    def _similar_moments(self, rows: Places, distances: list[int]) -> tuple[SimilarMoment, ...]:
+        symbols = self._symbols
+        moves = list(map(tuple, self._moves[rows].tolist()))
         if any([UNKNOWN_MOVE in known for known in moves]):
             moves = [tuple([None if each == UNKNOWN_MOVE else each for each in known]) for known in moves]
-        columns = zip(rows["symbol"][places].tolist(), rows["at"][places].tolist(), distances, moves, strict=True)
-        return tuple([SimilarMoment(symbols[symbol], at, away, known) for symbol, at, away, known in columns])
+        numbers, times = self._symbol_numbers[rows].tolist(), self._times[rows].tolist()
+        columns = zip(numbers, times, distances, moves, strict=True)
+        return tuple([SimilarMoment(symbols[number], at, away, known) for number, at, away, known in columns])
 
     def _join(self, seq: int, opened: _OpenMoment) -> None:
-        count, noted = len(self._joined_at), opened.noted
-        if count == len(self._rows):
-            self._rows = _with_capacity(self._rows, 2 * count or 256)
+        if len(self._joined_at) >= 2 * self.keep:
+            self._drop_oldest(self.keep // 2)
+        row, noted = len(self._joined_at), opened.noted
+        if row == len(self._times):
+            room = min(max(256, 2 * row), 2 * self.keep)
+            self._set_columns([with_room(column, room) for column in self._columns()])
         if noted.symbol not in self._symbols:
             self._symbols.append(noted.symbol)
-        vector = [MISSING if each is None else each for each in noted.vector]
-        moves = [UNKNOWN_MOVE if move is None else move for move in opened.moves_ppm]
-        self._rows[count] = (vector, noted.at, moves, self._symbols.index(noted.symbol))
+        self._vectors[row] = [MISSING if each is None else each for each in noted.vector]
+        self._times[row] = noted.at
+        self._moves[row] = [UNKNOWN_MOVE if move is None else move for move in opened.moves_ppm]
+        self._symbol_numbers[row] = self._symbols.index(noted.symbol)
         self._joined_at.append(seq)
+
+    def _drop_oldest(self, count: int) -> None:
+        """Drops the rows that joined first, and the vectors of all, which are numbered like rows."""
+        self._set_columns([column[count:].copy() for column in self._columns()])
+        del self._joined_at[:count]
+        self._dropped += count
+        self.drop_vectors()
+
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return self._vectors, self._times, self._moves, self._symbol_numbers
+
+    def _set_columns(self, columns: Sequence[NDArray[Any]]) -> None:
+        self._vectors, self._times, self._moves, self._symbol_numbers = columns
 
 
 class TradeMemory(VectorIndex):
@@ -185,9 +230,3 @@ def _move_ppm(before_e8: int, after_e8: int | None) -> int:
     if after_e8 is None or before_e8 <= 0:
         return UNKNOWN_MOVE
     return max(-MOST_PPM, min(MOST_PPM, divide_half_even((after_e8 - before_e8) * PPM, before_e8)))
-
-
-def _with_capacity(rows: NDArray[Any], capacity: int) -> NDArray[Any]:
-    longer = np.empty(capacity, rows.dtype)
-    longer[: len(rows)] = rows
-    return longer

@@ -50,7 +50,7 @@ def rebuild_and_compare(
     differences += _record_differences(experience.records(deployment, seq=seq), records)
     if experience.packed_situations(deployment, after=0, until=len(rows)) != b"".join(rows):
         differences.append("the packed situations are not those of the outcomes")
-    fits = len(experience.fits(deployment, seq=seq)) + len(experience.moment_fits(deployment, seq=seq))
+    fits = len(experience.fits(deployment, seq=seq)) + len(experience.moments.fits(deployment, seq=seq))
     differences += _fit_differences(experience, deployment, b"".join(rows), seq=seq)
     joined, strange = _moment_differences(experience, deployment, seq=seq)
     strange += twin_differences(experience.twins, deployment, seq=seq, runs=runs)
@@ -93,17 +93,18 @@ def _fit_differences(experience: Experience, deployment: str, rows: bytes, *, se
 
 def _moment_differences(experience: Experience, deployment: str, *, seq: int) -> tuple[int, list[str]]:
     """How many moments have joined the memory, and which notes and fits are not those that follow from the others."""
-    notes = experience.moments_noted(deployment, after=0, until=seq)
+    notes = experience.moments.noted_between(deployment, after=0, until=seq)
     if not notes:
         return 0, []
     from tapebook.experience.moments import MomentMemory
 
-    memory, differences = MomentMemory(), []
+    # Fits of all times are computed again, so that nothing is dropped here.
+    memory, differences = MomentMemory(keep=len(notes)), []
     for number, (at, noted) in enumerate(notes, start=1):
         if noted.number != number:
             differences.append(f"moment {number} is noted as number {noted.number}")
         memory.add(at, noted)
-    for at, fit in experience.moment_fits(deployment, seq=seq):
+    for at, fit in experience.moments.fits(deployment, seq=seq):
         if fit.last > memory.joined_count(at) or memory.fit_newest(fit.last) != fit:
             differences.append(f"the fit of moments {fit.first} to {fit.last} is not the one they give")
     return memory.joined_count(seq), differences

@@ -7,6 +7,7 @@ the variance of n² / Σ ρ independent ones. `move_estimate` counts so many, an
 
 import math
 from collections.abc import Sequence
+from operator import sub
 
 import msgspec
 
@@ -45,11 +46,16 @@ class SimilarMoment(msgspec.Struct, frozen=True):
 
 
 class MomentNeighbours(msgspec.Struct, frozen=True):
-    """The most similar of `searched` moments, nearest first; `usual` is the distance that 99 of 100 have to theirs."""
+    """The most similar of `searched` moments, nearest first; `usual` is the distance that 99 of 100 have to theirs.
+
+    `until` is how many had joined by then, and `oldest` the place of the one among them that joined first.
+    """
 
     moments: tuple[SimilarMoment, ...]
     searched: int
     usual: int
+    until: int = 0
+    oldest: int = 0
 
     @property
     def is_novel(self) -> bool:
@@ -76,6 +82,9 @@ def independent_count(starts: Sequence[int], span: int) -> float:
     if not starts:
         return 0.0
     ordered, shared, n = sorted(starts), 0.0, len(starts)
+    if min(map(sub, ordered[1:], ordered), default=span) >= span:
+        # Neighbours are hours apart, so that short windows mostly do not overlap.
+        return float(n)
     for place, start in enumerate(ordered):
         later, end = place + 1, start + span
         while later < n and ordered[later] < end:
@@ -114,3 +123,9 @@ class SimilarPast(msgspec.Struct, frozen=True):
 
     moments: MomentNeighbours
     trades: tuple[tuple[int, PastTrade], ...] = ()
+
+    def tells_as(self, other: "SimilarPast | None") -> bool:
+        """Whether a packet says the same of both; how many moments were searched it says only when none is near."""
+        if other is None or self.moments.is_novel:
+            return False
+        return self.moments.moments is other.moments.moments and self.trades is other.trades

@@ -102,7 +102,7 @@ def whitening_matrix(fit: Fit) -> NDArray[np.float32]:
     return np.array(fit.matrix, np.float32) * np.float32(1 / _ONE)
 
 
-def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: FeatureVector) -> list[int]:
+def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: Sequence[int | None]) -> list[int]:
     """One reading as a vector; `matrix` is that of the fit."""
     # In Python's own integers: arrays so small cost more than they save.
     fields = [
@@ -298,9 +298,16 @@ class _FittedVectors:
             columns = np.empty((len(self.columns), room), np.float32)
             columns[:, : self.count] = self.columns[:, : self.count]
             self.columns = columns
-            self.lengths = _with_room(self.lengths[: self.count], room)
-        new = self.columns[:, self.count : until]
-        self.lengths[self.count : until] = squared_lengths(whitened_vectors(self.fit, readings, new))
+            self.lengths = with_room(self.lengths[: self.count], room)
+        if len(readings) == 1:
+            # A moment joins every hour: one vector by itself costs a fifth of a block.
+            known = [None if each == MISSING else each for each in readings[0].tolist()]
+            vector = whitened_vector(self.fit, self.matrix, known)
+            self.columns[:, self.count] = vector
+            self.lengths[self.count] = sum(map(mul, vector, vector))
+        else:
+            new = self.columns[:, self.count : until]
+            self.lengths[self.count : until] = squared_lengths(whitened_vectors(self.fit, readings, new))
         self.count = until
 
 
@@ -321,9 +328,7 @@ class VectorIndex:
         # A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for
         # all in single precision. It may be rounded there, which never changes an order, so the nearest are among
         # those that are not farther than enough others; theirs is computed once more in double precision.
-        view = self._vectors_under(fit)
-        if view.count < count:
-            view.fill(self.feature_rows(view.count, count))
+        view = self._filled_vectors(fit, count)
         query = whitened_vector(fit, view.matrix, reading)
         own = sum(map(mul, query, query))
         twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, first:count])
@@ -332,7 +337,19 @@ class VectorIndex:
         away = (lengths[close].astype(np.float64) - twice[close]).astype(np.int64) + own
         return close + first, away
 
-    def _vectors_under(self, fit: Fit) -> _FittedVectors:
+    def drop_vectors(self) -> None:
+        """Forgets the vectors, where rows got other numbers; the next search makes those it needs."""
+        self._views.clear()
+
+    def distances(self, fit: Fit, reading: FeatureVector, *, first: int, count: int) -> list[int]:
+        """The squared distances of the rows from `first` to `count`, which are few."""
+        view = self._filled_vectors(fit, count)
+        query = whitened_vector(fit, view.matrix, reading)
+        rows = view.columns[:, first:count].T.astype(np.int64).tolist()
+        return [sum([(own - other) ** 2 for own, other in zip(query, row, strict=True)]) for row in rows]
+
+    def _filled_vectors(self, fit: Fit, count: int) -> _FittedVectors:
+        """The vectors under a fit, of so many rows at least."""
         view = self._views.pop(fit.last, None)
         # The same object most of the time, and two fits are long to compare.
         if view is None or (view.fit is not fit and view.fit != fit):
@@ -340,6 +357,8 @@ class VectorIndex:
         self._views[fit.last] = view
         while len(self._views) > _FITS_KEPT:
             del self._views[next(iter(self._views))]
+        if view.count < count:
+            view.fill(self.feature_rows(view.count, count))
         return view
 
 
@@ -360,7 +379,7 @@ class Situations(VectorIndex):
             self._set_rows(new)
         else:
             if until > len(self._rows):
-                self._set_rows(_with_room(self._rows[: self.count], 2 * until))
+                self._set_rows(with_room(self._rows[: self.count], 2 * until))
             self._rows[self.count : until] = new
         self.count = until
 
@@ -431,7 +450,7 @@ def _candidates(away: NDArray[np.float32], most: int) -> Places:
     return found
 
 
-def _with_room(array: NDArray[Any], room: int) -> NDArray[Any]:
+def with_room(array: NDArray[Any], room: int) -> NDArray[Any]:
     """A longer array that begins with these rows."""
     longer = np.empty((room, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array

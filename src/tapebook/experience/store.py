@@ -3,8 +3,8 @@
 1. `learn` turns closed trades into events, to be appended to the deployment's stream.
 2. `records_as_of` reads the records as of a sequence number; they change only when an outcome was learned, so one
    lookup tells whether the cached ones still hold.
-3. `similar` searches the moments and trades in memory (`moments.py`), which are loaded when first asked for;
-   `note_moment` gives the events by which a decision's moment is noted, and what the market did after earlier ones.
+3. `similar` searches the moments and trades in memory, which are loaded when first asked for; `moments` has the notes
+   of decisions' moments, and what the market did after earlier ones.
 4. `rows_for_packet` gives rows, the most important first: the weights an ensemble reads; what the market did after
    similar moments and how similar trades ended, or that there are none; records of providers in this regime, the
    regime, the asset, the recent past and stated confidence. Every rate and mean carries n and interval, or is left out.
@@ -26,7 +26,7 @@ from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.experience import events
 from tapebook.experience import events as ev
-from tapebook.experience.events import ForgetTerms, MomentNoted, SeenFeatures
+from tapebook.experience.events import ForgetTerms, SeenFeatures
 from tapebook.experience.features import (
     DEFAULT_NEIGHBOURS,
     FEWEST_TO_FIT,
@@ -44,6 +44,7 @@ from tapebook.experience.features import (
     refit_due,
     unpack_features,
 )
+from tapebook.experience.moment_notes import MomentNotes
 from tapebook.experience.records import (
     ALL,
     ASSET,
@@ -78,7 +79,7 @@ from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
     # It brings numpy, which only a search or a fit needs: `tapebook --help` starts without it.
-    from tapebook.experience.moments import MomentMemory, TradeMemory
+    from tapebook.experience.moments import TradeMemory
     from tapebook.experience.situations import NearestNeighbours, Neighbours, Situations
 
 
@@ -132,7 +133,6 @@ _QUERIES = Queries.load("tapebook.experience")
 # The events that write the tables of outcomes and forgettings, and those that write moments and their fits: a moment
 # is noted every hour, and a trade ends much less often.
 _OUTCOME_KINDS = [ev.EVENT_KINDS[body] for body in (ev.OutcomeLearned, ev.OutcomesForgotten, ev.OutcomesRemembered)]
-_MOMENT_KINDS = [ev.EVENT_KINDS[body] for body in (MomentNoted, ev.MomentsFitted)]
 _BATCH = 2_000
 # Beyond it, reading all records anew is cheaper than adding outcomes one by one.
 _MOST_TO_CATCH_UP = 20
@@ -166,6 +166,20 @@ class Forgetting(msgspec.Struct, frozen=True):
     undone_at: int | None
 
 
+class _SimilarInCache(msgspec.Struct, frozen=True):
+    """What was similar to the last moment of a symbol, what was asked for, and what a packet was told of it.
+
+    `noted` is the newest note by then: one more makes it be looked at again, mostly to find the same. `told` has what
+    else the words depend on: the side that is held, and what trading costs.
+    """
+
+    asked: tuple[FeatureVector | None, int, ExperienceSettings, int | None]
+    told: tuple[int, int]
+    noted: int
+    past: SimilarPast | None
+    found: PacketExperience
+
+
 class Experience:
     """The experience of one owner's deployments."""
 
@@ -174,17 +188,15 @@ class Experience:
         self.owner = owner
         answers = answers or ReadCache()
         self._newest = answers.cached_read(self._read_newest, owner=owner, kinds=_OUTCOME_KINDS)
-        self._newest_moment = answers.cached_read(self._read_newest_moment, owner=owner, kinds=_MOMENT_KINDS)
         self._standings: dict[str, RecordsAsOf] = {}
         self._fits: dict[str, tuple[int, Fit]] = {}
         self._situations: dict[str, Situations] = {}
         self._passed: dict[str, int] = {}
-        self._moments: dict[str, MomentMemory] = {}
         # With the newest forgetting each was read as of: another one makes it be read again.
         self._trades: dict[str, tuple[int, TradeMemory]] = {}
-        self._moment_fits: dict[str, tuple[int, Fit]] = {}
         # Caches by symbol of what its bars and rates gave last; agents that look at one market share them.
-        self._similar: dict[tuple[str, str], tuple[RowsInputs, PacketExperience]] = {}
+        self._similar: dict[tuple[str, str], _SimilarInCache] = {}
+        self.moments = MomentNotes(db, owner=owner, answers=answers)
         self.twins = TwinMemory(db, owner=owner)
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
@@ -276,8 +288,9 @@ class Experience:
     def forget_cached(self, deployment: str) -> None:
         """Drops what is in memory of a deployment, whose tables were written anew."""
         caches: list[dict[str, Any]] = [self._standings, self._fits, self._situations, self._passed]
-        for kept in (*caches, self._moments, self._trades, self._moment_fits):
+        for kept in (*caches, self._trades):
             kept.pop(deployment, None)
+        self.moments.forget_cached(deployment)
         self.twins.forget_cached(deployment)
 
     def records(self, deployment: str, *, seq: int) -> dict[RecordKey, Record]:
@@ -342,7 +355,7 @@ class Experience:
         """What a decision is told as of a sequence number, from records that have been read already."""
         if not settings.enabled:
             return PacketExperience()
-        noted = self._newest_moment(records.deployment, seq=seq)
+        noted = self.moments.newest(records.deployment, seq=seq)
         # Moments speak before the first trade has ended.
         if not records.seq and noted is None:
             return PacketExperience()
@@ -366,28 +379,48 @@ class Experience:
         self, records: RecordsAsOf, question: ExperienceQuery, *, seq: int, settings: ExperienceSettings
     ) -> PacketExperience:
         """What is similar to a moment, kept for its symbol as long as nothing of it has changed."""
-        noted = self._newest_moment(records.deployment, seq=seq)
+        noted = self.moments.newest(records.deployment, seq=seq)
         if noted is None:
             return PacketExperience()
-        asked = (question.moment, question.held, noted, records.seq, settings)
+        asked = (question.moment, records.seq, settings, noted[2])
+        told = (question.held, noted[1])
         kept = self._similar.get((records.deployment, question.symbol))
-        if kept is None or kept[0] != asked:
-            past, found = self.similar(records.deployment, question.moment, seq=seq, settings=settings), None
-            if past is not None:
+        if kept is None or kept.asked != asked or kept.told != told or kept.noted != noted[0]:
+            before = kept.past if kept is not None and kept.asked == asked else None
+            past = self.similar(records.deployment, question.moment, seq=seq, settings=settings, before=before)
+            if past is None:
+                found = PacketExperience()
+            elif kept is not None and kept.told == told and past.tells_as(before):
+                found = kept.found
+            else:
                 found = similar_experience(past, held=question.held, costs_bps=noted[1] / PPM_PER_BP)
-            kept = self._similar[records.deployment, question.symbol] = asked, found or PacketExperience()
-        return kept[1]
+            kept = _SimilarInCache(asked, told, noted[0], past, found)
+            self._similar[records.deployment, question.symbol] = kept
+        return kept.found
 
     def similar(
-        self, deployment: str, moment: FeatureVector | None, *, seq: int, settings: ExperienceSettings
+        self,
+        deployment: str,
+        moment: FeatureVector | None,
+        *,
+        seq: int,
+        settings: ExperienceSettings,
+        before: SimilarPast | None = None,
     ) -> SimilarPast | None:
-        """What is most alike to a moment as of a sequence number; None before there is a fit."""
-        fit = self.moment_fit_as_of(deployment, seq=seq)
+        """What is most alike to a moment as of a sequence number; None before there is a fit.
+
+        `before` is what this gave when nothing was different but that fewer moments were noted.
+        """
+        fit = self.moments.fit_as_of(deployment, seq=seq)
         if fit is None or moment is None:
             return None
         terms: Any = {"most": settings.neighbours, "size": settings.max_memory_size}
-        memory, trades = self._moments_up_to(deployment, seq), self._trades_up_to(deployment, seq)
-        near = memory.neighbours(fit, moment, count=memory.joined_count(seq), **terms)
+        memory = self.moments.up_to(deployment, seq, size=settings.max_memory_size)
+        count, last = memory.joined_count(seq), before.moments if before else None
+        near = memory.neighbours(fit, moment, count=count, before=last, **terms)
+        if before is not None:
+            return SimilarPast(near, before.trades)
+        trades = self._trades_up_to(deployment, seq)
         return SimilarPast(near, trades.nearest_trades(fit, moment, count=trades.count_as_of(seq), **terms))
 
     def seen_moment(self, symbol: str, inputs: MomentInputs) -> SeenMoment | None:
@@ -404,53 +437,10 @@ class Experience:
             cut = self._lookbacks[symbol] = LastCall(cut_lookback)
         return cut
 
-    def is_moment_noted(self, deployment: str, symbol: str, at: int) -> bool:
-        """Whether the moment of an hour is known to be noted; where it is not, `note_moment` looks."""
-        kept = self._moments.get(deployment)
-        return kept is not None and not kept.is_due(symbol, at)
-
-    def note_moment(self, deployment: str, symbol: str, seen: SeenMoment, *, costs_ppm: int, seq: int) -> list[Draft]:
-        """The events by which a decision at the end of a stream notes its moment; none when one was, this hour.
-
-        With them comes a fit when one is due: it sees what had joined before.
-        """
-        memory, at = self._moments_up_to(deployment, seq), seen.features.at
-        if not memory.is_due(symbol, at):
-            return []
-        # What came after earlier ones is written with the next note: one event an hour says both.
-        moves = memory.moves_known_at(symbol, seen.features)
-        price = seen.features.price_e8
-        drafts = [ev.draft(at, MomentNoted(memory.noted + 1, symbol, at, price, costs_ppm, seen.vector, moves))]
-        count = memory.joined_count(seq)
-        if count >= FEWEST_TO_FIT and refit_due(count, self.moment_fit_as_of(deployment, seq=seq)):
-            drafts.append(ev.draft(at, ev.MomentsFitted(memory.fit_newest(count))))
-        return drafts
-
     def situation_count(self, deployment: str, *, seq: int) -> int:
         """How many situations there are to compare with: moments that joined, and those of trades of before them."""
-        joined = self._moments_up_to(deployment, seq).joined_count(seq)
+        joined = self.moments.up_to(deployment, seq).joined_count(seq)
         return joined + self.records_as_of(deployment, seq=seq).situations
-
-    def moment_fit_as_of(self, deployment: str, *, seq: int) -> Fit | None:
-        """The fit of moments in force as of a sequence number."""
-        noted = self._newest_moment(deployment, seq=seq)
-        if noted is None or noted[2] is None:
-            return None
-        kept = self._moment_fits.get(deployment)
-        if kept is None or kept[0] != noted[2]:
-            row = self._db.all(_QUERIES.moment_fit, **self._where(deployment), seq=noted[2])[0]
-            kept = self._moment_fits[deployment] = noted[2], msgspec.json.decode(row[1], type=Fit)
-        return kept[1]
-
-    def moment_fits(self, deployment: str, *, seq: int) -> list[tuple[int, Fit]]:
-        """Every fit of moments so far, oldest first, with the event it is from."""
-        rows = self._db.all(_QUERIES.moment_fits, **self._where(deployment), seq=seq)
-        return [(row[0], msgspec.json.decode(row[1], type=Fit)) for row in rows]
-
-    def moments_noted(self, deployment: str, *, after: int, until: int) -> list[tuple[int, MomentNoted]]:
-        """Notes of moments between two sequence numbers, in order."""
-        rows = self._db.all(_QUERIES.moments, **self._where(deployment), after=after, until=until)
-        return [(row[0], msgspec.json.decode(row[1], type=MomentNoted)) for row in rows]
 
     def old_rows_for_packet(
         self,
@@ -545,22 +535,6 @@ class Experience:
 
     def _read_newest(self, deployment: str, *, seq: int) -> Row | None:
         return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
-
-    def _read_newest_moment(self, deployment: str, *, seq: int) -> Row | None:
-        """The newest note of a moment and the newest fit, by their sequence numbers, and what trading cost then."""
-        return self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
-
-    def _moments_up_to(self, deployment: str, seq: int) -> "MomentMemory":
-        kept = self._moments.get(deployment)
-        if kept is None:
-            from tapebook.experience.moments import MomentMemory
-
-            kept = self._moments[deployment] = MomentMemory()
-        newest = self._newest_moment(deployment, seq=seq)
-        if newest is not None and newest[0] > kept.seq:
-            for at, noted in self.moments_noted(deployment, after=kept.seq, until=newest[0]):
-                kept.add(at, noted)
-        return kept
 
     def _trades_up_to(self, deployment: str, seq: int) -> "TradeMemory":
         newest = self._newest(deployment, seq=seq) or (0, 0, 0)

@@ -183,7 +183,6 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     # Longs pay a positive rate at every full hour.
     move -= before.funding_e12 * (at // HOUR - twins.at // HOUR) // 1_000
     gains = [each.target_e4 * move // FULL_E4 - each.owed_e9 for each in twins.accounts]
-    # Every decision marks them: a new struct is several times as fast as one that `replace` makes.
     marked = SymbolTwins(
         twins.symbol,
         at,
@@ -356,7 +355,9 @@ def _share_out(row: Sequence[int], share: int, prior: Sequence[int]) -> tuple[in
     given, kept, free = (whole - cash) * share // ONE, ONE - share, ONE - prior[0]
     if cash > most:
         given, cash = given + cash - most, most
-    return (cash, *[p * kept // ONE + given * first // free for p, first in zip(row[1:], prior[1:], strict=True)])
+    # The priors of members are alike, and integers so large are slow to divide.
+    to_equal, to_member = given * prior[1] // free, given * prior[-1] // free
+    return (cash, row[1] * kept // ONE + to_equal, *[p * kept // ONE + to_member for p in row[2:]])
 
 
 def _begin_again(twins: SymbolTwins, rate_e6: int) -> SymbolTwins:

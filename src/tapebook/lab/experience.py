@@ -45,7 +45,7 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     records, snapshots = room.records(deployment.id, seq=seq), room.snapshots(deployment.id, seq=seq)
     settings = deployment.agent.experience
     # A home of before has a fit of its trades alone.
-    fit = room.moment_fit_as_of(deployment.id, seq=seq) or room.fit_as_of(deployment.id, seq=seq)
+    fit = room.moments.fit_as_of(deployment.id, seq=seq) or room.fit_as_of(deployment.id, seq=seq)
     every = records.get((ALL, ""), Record(ALL, ""))
     by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id))
     twins = [by_symbol[symbol] for symbol in sorted(by_symbol)]

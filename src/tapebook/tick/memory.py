@@ -132,11 +132,11 @@ def moment_drafts(rooms: Rooms, run_id: str, situation: Situation, *, opens: boo
     if seen is None:
         return []
     drafts, deployment, symbol = list[Draft](), situation.deployment.id, situation.symbol
-    if not rooms.experience.is_moment_noted(deployment, symbol, seen.features.at):
+    if not rooms.experience.moments.is_noted(deployment, symbol, seen.features.at):
         # Stored with the note: settings may change, and what a packet was told may not.
         paper = rooms.config.paper
         costs = round(_PPM_PER_BP * (2 * paper.taker_fee_bps + 2 * paper.impact_bps + paper.spread_bps))
-        drafts = rooms.experience.note_moment(deployment, symbol, seen, costs_ppm=costs, seq=seq)
+        drafts = rooms.experience.moments.note(deployment, symbol, seen, costs_ppm=costs, seq=seq)
     if opens:
         conditions = seen.conditions
         drafts.append(draft_moment_seen(run_id, symbol, seen.vector, conditions=conditions, at=situation.as_of))

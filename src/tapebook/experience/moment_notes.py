@@ -1,0 +1,131 @@
+"""The notes of moments: in their tables, in memory (`moments.py`), and the fits that scale them.
+
+A decision notes its moment once an hour (`note`), with what the market did after earlier ones; `up_to` gives those in
+memory, which are loaded when first asked for. A single writer takes in what it appends (`follow`), so that nothing is
+written out only to be read back.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tapebook.db import Database, Queries
+from tapebook.experience import events as ev
+from tapebook.experience.events import MomentNoted
+from tapebook.experience.features import FEWEST_TO_FIT, Fit, SeenMoment, refit_due
+from tapebook.log import Draft, Event, ReadCache
+
+if TYPE_CHECKING:
+    # It brings numpy, which only a search or a fit needs: `tapebook --help` starts without it.
+    from tapebook.experience.moments import MomentMemory
+
+_QUERIES = Queries.load("tapebook.experience")
+_NOTED = ev.EVENT_KINDS[MomentNoted]
+_KINDS = (_NOTED, ev.EVENT_KINDS[ev.MomentsFitted])
+
+NewestMoment = tuple[int, int, int | None]
+"""The sequence number of the newest note of a moment, what trading cost then, and that of the newest fit."""
+
+
+class MomentNotes:
+    """The moments of one owner's deployments."""
+
+    def __init__(self, db: Database, *, owner: str, answers: ReadCache) -> None:
+        self._db = db
+        self._owner = owner
+        self.newest = answers.cached_read(self._read_newest, owner=owner, kinds=_KINDS)
+        self._memories: dict[str, MomentMemory] = {}
+        self._fits: dict[str, tuple[int, Fit]] = {}
+        # Of deployments that only this process writes, the newest note and fit as `follow` saw them appended.
+        self._followed: dict[str, NewestMoment] = {}
+
+    def is_noted(self, deployment: str, symbol: str, at: int) -> bool:
+        """Whether the moment of an hour is known to be noted; where it is not, `note` looks."""
+        kept = self._memories.get(deployment)
+        return kept is not None and not kept.is_due(symbol, at)
+
+    def note(self, deployment: str, symbol: str, seen: SeenMoment, *, costs_ppm: int, seq: int) -> list[Draft]:
+        """The events by which a decision at the end of a stream notes its moment; none when one was, this hour.
+
+        With them comes a fit when one is due: it sees what had joined before.
+        """
+        memory, at = self.up_to(deployment, seq), seen.features.at
+        if not memory.is_due(symbol, at):
+            return []
+        # What came after earlier ones is written with the next note: one event an hour says both.
+        moves = memory.moves_known_at(symbol, seen.features)
+        price = seen.features.price_e8
+        drafts = [ev.draft(at, MomentNoted(memory.noted + 1, symbol, at, price, costs_ppm, seen.vector, moves))]
+        count = memory.joined_count(seq)
+        if count >= FEWEST_TO_FIT and refit_due(count, self.fit_as_of(deployment, seq=seq)):
+            drafts.append(ev.draft(at, ev.MomentsFitted(memory.fit_newest(count))))
+        return drafts
+
+    def follow(self, event: Event) -> None:
+        """Takes in a moment as a single writer appends it, so that it is not written out only to be read back."""
+        if event.kind not in _KINDS or event.stream.owner != self._owner:
+            return
+        deployment = event.stream.deployment
+        before = self._followed.get(deployment) or self._read_newest(deployment, seq=event.seq - 1)
+        if event.kind != _NOTED:
+            # A fit comes behind the note that it was due with.
+            if before is not None:
+                self._followed[deployment] = before[0], before[1], event.seq
+            return
+        body, memory = ev.body_of(event, MomentNoted), self._memories.get(deployment)
+        self._followed[deployment] = event.seq, body.costs_ppm, before[2] if before else None
+        # One that has not read all notes before this one reads this one with them.
+        if memory is not None and body.number == memory.noted + 1:
+            memory.add(event.seq, body)
+
+    def fit_as_of(self, deployment: str, *, seq: int) -> Fit | None:
+        """The fit of moments in force as of a sequence number."""
+        noted = self.newest(deployment, seq=seq)
+        if noted is None or noted[2] is None:
+            return None
+        kept = self._fits.get(deployment)
+        if kept is None or kept[0] != noted[2]:
+            row = self._db.all(_QUERIES.moment_fit, **self._where(deployment), seq=noted[2])[0]
+            kept = self._fits[deployment] = noted[2], msgspec.json.decode(row[1], type=Fit)
+        return kept[1]
+
+    def fits(self, deployment: str, *, seq: int) -> list[tuple[int, Fit]]:
+        """Every fit of moments so far, oldest first, with the event it is from."""
+        rows = self._db.all(_QUERIES.moment_fits, **self._where(deployment), seq=seq)
+        return [(row[0], msgspec.json.decode(row[1], type=Fit)) for row in rows]
+
+    def noted_between(self, deployment: str, *, after: int, until: int) -> list[tuple[int, MomentNoted]]:
+        """Notes of moments between two sequence numbers, in order."""
+        rows = self._db.all(_QUERIES.moments, **self._where(deployment), after=after, until=until)
+        return [(row[0], msgspec.json.decode(row[1], type=MomentNoted)) for row in rows]
+
+    def up_to(self, deployment: str, seq: int, *, size: int = 0) -> "MomentMemory":
+        """The moments in memory, as far as a sequence number at least; of those behind it, `size` or more."""
+        kept = self._memories.get(deployment)
+        if kept is None or not kept.holds(seq, size=size):
+            from tapebook.experience.moments import MomentMemory
+
+            kept = self._memories[deployment] = MomentMemory()
+        kept.keep = max(kept.keep, size)
+        newest = self.newest(deployment, seq=seq)
+        if newest is not None and newest[0] > kept.seq:
+            for at, noted in self.noted_between(deployment, after=kept.seq, until=newest[0]):
+                kept.add(at, noted)
+        return kept
+
+    def _read_newest(self, deployment: str, *, seq: int) -> "NewestMoment | None":
+        """The newest note of a moment and the newest fit, by their sequence numbers, and what trading cost then."""
+        followed = self._followed.get(deployment)
+        if followed is not None and followed[0] <= seq and (followed[2] or 0) <= seq:
+            return followed
+        row: Any = self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
+        return row
+
+    def forget_cached(self, deployment: str) -> None:
+        """Drops what is in memory of a deployment."""
+        caches: list[dict[str, Any]] = [self._memories, self._fits, self._followed]
+        for kept in caches:
+            kept.pop(deployment, None)
+
+    def _where(self, deployment: str) -> dict[str, str | int]:
+        return {"owner": self._owner, "deployment": deployment}
