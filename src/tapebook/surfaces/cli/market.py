@@ -55,7 +55,7 @@ def world(
     ] = 1.0,
     storm: Annotated[bool, typer.Option("--storm", help="With every fault a real exchange has.")] = False,
 ) -> None:
-    """Serve an invented market here, in Hyperliquid's wire format."""
+    """Serve an invented market here, as the three sources do."""
     import asyncio
 
     from tapebook.api import app
@@ -115,7 +115,10 @@ def assets(
         }
         for asset in found
     ]
-    print_table(rows, _ASSET_COLUMNS, empty="no market of this category is live; --delisted shows those that were")
+    empty = "no market of this category is live; --delisted shows those that were"
+    if category is not None and category.casefold() == "trending":
+        empty = "nothing was traded in the last day, as far as the tape knows: run `tapebook ingest`"
+    print_table(rows, _ASSET_COLUMNS, empty=empty)
     if unlisted := sum(asset["live"] and not asset["listed"] for asset in found):
         said = "not listed by the exchange that this home listens to, and known from the snapshot alone"
         print(f"{plural(unlisted, 'market')} {said}", file=sys.stderr)
