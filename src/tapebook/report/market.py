@@ -186,13 +186,15 @@ def asset_context_view(
         found["midPrice"] = own["midPrice"]
         found |= {block: own[name] for name, block in _OWN_BLOCKS.items()}
     if "polymarket" in sources:
-        found["predictionMarkets"] = _predictions(tape, symbol, view, horizon, subscriptions.predictions)
+        found["predictionMarkets"] = _predictions(tape, symbol, subscriptions.predictions, view=view, horizon=horizon)
     if "defillama" in sources:
-        found["macro"] = _macro_block(tape, symbol, view, horizon, subscriptions.macro)
+        found["macro"] = _macro_block(tape, symbol, subscriptions.macro, view=view, horizon=horizon)
     return cast(AssetContextView, found)
 
 
-def _predictions(tape: Tape, symbol: str, view: View, horizon: Horizon, chosen: Sequence[str]) -> dict[str, Any] | None:
+def _predictions(
+    tape: Tape, symbol: str, chosen: Sequence[str], *, view: View, horizon: Horizon
+) -> dict[str, Any] | None:
     """The block of an asset, with those of other assets that are subscribed to beside it, by symbol."""
     found = {each: _prediction_block(tape, each, view, horizon) for each in prediction_symbols(symbol, chosen)}
     known = {each: block for each, block in found.items() if block is not None}
@@ -229,7 +231,9 @@ def _visible_titles(metrics: dict[str, Any]) -> dict[str, Any]:
     return {**metrics, "top": [_visible_texts(row, 200) for row in metrics.get("top", ())]}
 
 
-def _macro_block(tape: Tape, symbol: str, view: View, horizon: Horizon, chosen: Sequence[str]) -> dict[str, Any] | None:
+def _macro_block(
+    tape: Tape, symbol: str, chosen: Sequence[str], *, view: View, horizon: Horizon
+) -> dict[str, Any] | None:
     span, most = HORIZON_SPANS[horizon]
     rows = macro_rows(tape, symbol, view=view, since=view.as_of - span, most=most, chosen=chosen)
     if not rows:

@@ -382,7 +382,7 @@ def _positioning(found: dict[str, Any]) -> str:
     return f"{found['direction'].replace('_', ' ')}: score {score:+.2f} of 1, confidence {sure}; {_age(found)}"
 
 
-def _percent(found: dict[str, Any], name: str, digits: int, *, scale: int = 100, sign: bool = False) -> str:
+def _percent(found: Mapping[str, Any], name: str, digits: int, *, scale: int = 100, sign: bool = False) -> str:
     value = found.get(name)
     return _UNKNOWN if value is None else f"{scale * float(value):{'+' if sign else ''}.{digits}f} %"
 
