@@ -186,14 +186,14 @@ def asset_context_view(
         found["midPrice"] = own["midPrice"]
         found |= {block: own[name] for name, block in _OWN_BLOCKS.items()}
     if "polymarket" in sources:
-        found["predictionMarkets"] = _predictions(tape, symbol, subscriptions.predictions, view=view, horizon=horizon)
+        found["predictionMarkets"] = _predictions(tape, symbol, view, horizon, chosen=subscriptions.predictions)
     if "defillama" in sources:
-        found["macro"] = _macro_block(tape, symbol, subscriptions.macro, view=view, horizon=horizon)
+        found["macro"] = _macro_block(tape, symbol, view, horizon, chosen=subscriptions.macro)
     return cast(AssetContextView, found)
 
 
 def _predictions(
-    tape: Tape, symbol: str, chosen: Sequence[str], *, view: View, horizon: Horizon
+    tape: Tape, symbol: str, view: View, horizon: Horizon, *, chosen: Sequence[str]
 ) -> dict[str, Any] | None:
     """The block of an asset, with those of other assets that are subscribed to beside it, by symbol."""
     found = {each: _prediction_block(tape, each, view, horizon) for each in prediction_symbols(symbol, chosen)}
@@ -232,7 +232,7 @@ def _visible_titles(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _macro_block(
-    tape: Tape, symbol: str, chosen: Sequence[str], *, view: View, horizon: Horizon
+    tape: Tape, symbol: str, view: View, horizon: Horizon, *, chosen: Sequence[str]
 ) -> dict[str, Any] | None:
     span, most = HORIZON_SPANS[horizon]
     rows = macro_rows(tape, symbol, view=view, since=view.as_of - span, most=most, chosen=chosen)

@@ -16,17 +16,18 @@ from typing import Any
 
 import msgspec
 
-from tapebook.db import Database, Queries
+from tapebook.db import Database, Queries, Row
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.instants import iso_text
-from tapebook.domain.market import MidFrame, Observation, RegistryRecord
+from tapebook.domain.market import Delisting, MidFrame, Observation, RegistryRecord
 from tapebook.domain.text import short_line
 from tapebook.errors import UnknownName
 from tapebook.tape.families import CommitStamp
 from tapebook.tape.seals import rows_digest
-from tapebook.tape.view import NO_WATERMARK, View
+from tapebook.tape.view import NO_WATERMARK, KnownDelisting, View
 
 _QUERIES = Queries.load("tapebook.tape", "registry.sql")
+_TAPE_QUERIES = Queries.load("tapebook.tape")
 
 ASSETS = "hyperliquid_assets"
 CATEGORIES = "hyperliquid_asset_categories"
@@ -267,3 +268,33 @@ def seed_sql(registry: Registry, *, view: View) -> str:
 
 def _sql_literal(value: str | int) -> str:
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+class DelistingTable:
+    """Which perps the exchange lists no more, and at what price it settled them, as of a moment and a commit."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        # A cache of what is delisted as of a commit: decisions that are recorded together ask for each symbol.
+        self._as_of_commit: tuple[int, list[Row]] = (-1, [])
+
+    def newest(self, symbol: str, *, view: View) -> KnownDelisting | None:
+        """The settlement of a perp; None while it is listed, as far as is known."""
+        if view.watermark == NO_WATERMARK:
+            row = self._db.one(_TAPE_QUERIES.delisting, symbol=symbol, as_of=view.as_of, watermark=NO_WATERMARK)
+        else:
+            if self._as_of_commit[0] != view.watermark:
+                rows = self._db.all(_TAPE_QUERIES.delistings, watermark=view.watermark)
+                self._as_of_commit = view.watermark, rows
+            known = [row[1::2] for row in self._as_of_commit[1] if row[0] == symbol and row[1] <= view.as_of]
+            row = known[-1] if known else None
+        return KnownDelisting(*row) if row and row[1] is not None else None
+
+    def add(self, fact: Delisting, place: CommitStamp) -> int:
+        """Writes what is new about a symbol; how many rows that were."""
+        known = self.newest(fact.symbol, view=View(NO_WATERMARK))
+        if (None if known is None else known.settlement_e8) == fact.settlement_e8:
+            return 0
+        known_at = place.known_at if place.assumed is None else place.assumed(fact)
+        self._db.execute(_TAPE_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
+        return 1

@@ -477,9 +477,15 @@ def _read_shared_market(
             cut = rooms.experience.lookback_cutter(symbol)
             lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
             market = msgspec.structs.replace(market, lookback=lookback)
-        chosen = profile.subscriptions
         return optional.read_or_default(
-            "features", market, with_features, tape, market, view=view, version=version, subscriptions=chosen
+            "features",
+            market,
+            with_features,
+            tape,
+            market,
+            view=view,
+            version=version,
+            subscriptions=profile.subscriptions,
         )
     key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back, profile.subscriptions)
     found = shelf.get(key)
