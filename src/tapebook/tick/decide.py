@@ -179,7 +179,9 @@ def _without_cost(answer: EngineAnswer) -> EngineAnswer:
     return msgspec.structs.replace(answer, usage=usage)
 
 
-def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None) -> Limits:
+def limits_now(
+    rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None
+) -> Limits:
     """The caps of an agent beside what it holds, what is under way and what it has done lately.
 
     What was read for the packet is not read again as long as the book has not moved since; nor are prices where
