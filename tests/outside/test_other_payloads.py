@@ -11,8 +11,14 @@ from typing import Any
 
 import pytest
 
-from tapebook.sources.defillama.wire import read_chains, read_overview, read_protocols, read_stablecoins
-from tapebook.sources.polymarket.markets import market_state
+from tapebook.sources.defillama.wire import (
+    read_chains,
+    read_history,
+    read_overview,
+    read_protocols,
+    read_stablecoins,
+)
+from tapebook.sources.polymarket.markets import market_state, winning_outcome
 from tapebook.sources.polymarket.wire import probability, read_books, read_market, read_page, read_shifts
 
 pytestmark = pytest.mark.outside
@@ -130,3 +136,76 @@ def test_totals_of_chains_and_protocols(payloads: Path) -> None:
         assert found.day == row["total24h"] and found.name == row["name"]
         seen += "protocols" not in row
     assert seen > 20
+
+
+def test_histories_of_protocols(payloads: Path) -> None:
+    """Days of a protocol's value, and of its fees: each day is read, in order, whatever form its moment has."""
+    values = charts = 0
+    for path in sorted((payloads / "defillama").glob("*.json.gz")):
+        row = unpack(path)
+        days = [(each["date"], each["totalLiquidityUSD"]) for each in row.get("tvl") or ()]
+        chart = [(at, total) for at, total in row.get("totalDataChart") or ()]
+        for points in filter(None, (days, chart)):
+            found = read_history(json.dumps([{"date": at, "tvl": total} for at, total in points]).encode())
+            assert [at for at, _ in found] == sorted(at * 1000 for at, _ in points), path.name
+            assert [*dict(found).values()] == [float(total) for _, total in sorted(points)], path.name
+        values, charts = values + bool(days), charts + bool(chart)
+    assert values > 10 and charts > 20
+
+
+def clob_market(row: dict[str, Any], number: int) -> dict[str, Any]:
+    """A definition of the CLOB in the words of Gamma."""
+    prices = [str(token["price"]) for token in row["tokens"]]
+    return {
+        "id": str(number),
+        "question": row["question"],
+        "slug": row["market_slug"],
+        "outcomes": json.dumps([token["outcome"] for token in row["tokens"]]),
+        "outcomePrices": json.dumps(prices),
+        "clobTokenIds": json.dumps([token["token_id"] for token in row["tokens"]]),
+        "orderPriceMinTickSize": row["minimum_tick_size"],
+        "endDate": row["end_date_iso"],
+        "closed": row["closed"],
+    }
+
+
+def test_definitions_of_the_clob_say_the_same_winner(wire: Path, payloads: Path) -> None:
+    """`winner` is the settlement: what our rule says of the prices of closed markets is never another outcome."""
+    nautilus = payloads / "polymarket_nautilus"
+    rows = [*unpack(payloads / "polymarket_raw_data.json.gz")["data"], *load(nautilus / "clob_markets.json")["data"]]
+    rows += load(wire / "polymarket" / "clob_markets_page.json")["data"]
+    rows += [load(path) for path in sorted(nautilus.glob("clob_market_closed*.json"))]
+    rows += [load(wire / "polymarket" / f"clob_market{kind}.json") for kind in ("", "_closed")]
+    settled = 0
+    for number, row in enumerate(rows, 1):
+        market = read_market(clob_market(row, number))
+        assert market is not None and market.question and 0 < float(market.tick) <= 0.1
+        assert len(market.outcomes) == len(market.tokens) == 2
+        won = [token["outcome"] for token in row["tokens"] if token["winner"]]
+        said = winning_outcome(market)
+        # Recordings of the first year name no winner of markets that had one.
+        assert said is None or not won or [said] == won, row["question"]
+        settled += [said] == won
+    assert settled > 10
+
+
+def test_recorded_tags(wire: Path, payloads: Path) -> None:
+    """Tags as an event carries them: every one that has a slug is known by it."""
+    rows = [*load(wire / "polymarket" / "gamma_tags.json"), *load(payloads / "polymarket_nautilus" / "gamma_tags.json")]
+    (event,) = read_page(json.dumps([{"id": "1", "tags": rows}]).encode()).events
+    assert [*event.tags] == [row["slug"] for row in rows] and len(rows) >= 10
+
+
+def test_recordings_of_another_adapter(payloads: Path) -> None:
+    folder = payloads / "polymarket_nautilus"
+    for name in ("gamma_event", "search_response"):
+        page = read_page((folder / f"{name}.json").read_bytes())
+        assert page.odd == 0 and page.events and all(event.markets for event in page.events)
+    for path in sorted(folder.glob("gamma_market*.json")):
+        row = load(path)
+        market = read_market(row)
+        assert market is not None and market.question and market_state(market), path.name
+        assert (market_state(market) == "final") is row["closed"], path.name
+    for name in ("clob_book_response", "ws_book_snapshot"):
+        (book,) = read_books((folder / f"{name}.json").read_bytes()).values()
+        assert (book.bid, book.ask, book.mid) == ("0.5", "0.51", "0.505")

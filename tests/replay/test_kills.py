@@ -41,6 +41,9 @@ def test_storm_of_kills_changes_nothing(place: Path, shown: tuple[Path, app.Demo
     assert weather.kills >= 8
     expected = Remains.of(undisturbed)
     assert {row[7] for row in expected.tables["trade_history"]} == {"open", "closed"}
+    # The rows of all three sources are among what is compared.
+    for table in ("hyperliquid_candles", "polymarket_immediate_markets", "defillama_capital_base", "tape_registry"):
+        assert expected.tables[table], table
     expected.assert_same_in(place / "home")
     assert_whole(place / "home")
     again = app.demo(place / "home", seconds=storm.SECONDS, seed=storm.SEED)

@@ -221,3 +221,18 @@ def test_the_registry_is_sealed(tmp_path: Path) -> None:
     (found,) = verify_home(rooms, tape=True, archive=False, progress=ignore, notice=ignore)
     assert found.where == "tape_registry" and "a row was changed" in found.problem
     rooms.close()
+
+
+def test_a_recording_that_is_imported_later_changes_the_past_alone(tape: Tape) -> None:
+    """Versions are ordered by when they were known; of two in one import each has its own moment."""
+    tape.commit([record("BTC", max_leverage=50)])
+    old = [
+        RegistryRecord("BTC", NOW - hours * HOUR, canonical_json({"max_leverage": leverage}).decode(), ASSETS)
+        for hours, leverage in ((3, 20), (2, 30))
+    ]
+    tape.commit(old, assumed=lambda fact: fact.bucket_ts)
+    known = [asset(tape, "BTC", as_of=NOW - hours * HOUR).max_leverage for hours in (4, 3, 2, 1, 0)]
+    assert known == [40, 20, 30, 30, 50]
+    head = tape.head()
+    tape.commit(old, assumed=lambda fact: fact.bucket_ts)
+    assert tape.head() == head, "what was known by then already leaves no trace"

@@ -14,7 +14,7 @@ from tapebook.clock import VirtualClock
 from tapebook.context.situation import PACKET_VERSIONS
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, SECOND, parse_instant
+from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.errors import UnknownName
 from tapebook.ingest.stepwise import SteppedFeed
 from tapebook.report.market import asset_context_view
@@ -209,3 +209,9 @@ def test_without_such_sources_there_is_nothing_to_read(tmp_path: Path) -> None:
     assert found["predictionMarkets"] is None and found["macro"] is None and found["midPrice"] is not None
     assert not rooms.tape.has_channel(polymarket.SOURCE.channels[0].name)
     rooms.close()
+    # Once the settings name a source that says nothing, a doctor does.
+    (tmp_path / "plain" / "tapebook.toml").write_text('sources = ["hyperliquid", "polymarket"]\n', "utf-8")
+    for later, is_fine in ((MINUTE, True), (4 * HOUR, False)):
+        with closing(Rooms(tmp_path / "plain", clock=VirtualClock(now + later))) as waiting:
+            (check,) = [each for each in health_checks(waiting) if each.name == "source polymarket"]
+        assert check.ok is is_fine and check.detail.startswith("nothing has come yet, polymarket: ")

@@ -21,7 +21,7 @@ from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.market_context import trending_symbols
-from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
+from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, TRENDING, ListedAsset, seed_sql
 from tapebook.tape.view import View
 
 if TYPE_CHECKING:
@@ -89,6 +89,9 @@ class MarketHistory(HomePart):
             view = View(self._home.moment(as_of))
             trending = trending_symbols(rooms.tape, view=view)
             found = rooms.tape.registry.assets(view=view, category=category, trending=trending)
+        if category is not None and category.casefold() == TRENDING.casefold():
+            # The most traded first; all others are in the order of their symbols.
+            found = sorted(found, key=lambda asset: trending.index(asset.symbol))
         return [_asset_view(asset) for asset in found if asset.live or delisted]
 
     def write_asset_snapshot(self, path: str | Path, *, as_of: AsOf = None) -> int:

@@ -12,6 +12,7 @@ from string import Template
 from typing import Any, TypedDict
 
 from tapebook.anchors import anchor_heads
+from tapebook.api.market import ALL_SOURCES
 from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
@@ -93,7 +94,7 @@ def init(home: str | Path) -> list[str]:
     home = Path(home)
     if is_home(home):
         raise HomeError(f"{home} is a tapebook home already: edit its tapebook.toml, or choose another `home=`")
-    make_home(home)
+    make_home(home, sources=ALL_SOURCES)
     rooms = Rooms(home, clock=SystemClock())
     try:
         for name, settings in FIRST_AGENTS.items():

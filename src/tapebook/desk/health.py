@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -153,9 +153,22 @@ def _channels(rooms: Rooms) -> list[Check]:
     places = {origin: place for place, origin in enumerate([*(source.name for source in rooms.sources), _DERIVED, ""])}
     found = sorted(found, key=lambda channel: places[origins.get(channel.name, "")])
     return [
-        _channel(channel, declared.get(channel.name), origin=origins.get(channel.name, ""), now=now)
-        for channel in found
+        *(
+            _channel(channel, declared.get(channel.name), origin=origins.get(channel.name, ""), now=now)
+            for channel in found
+        ),
+        *_silent_sources(rooms, {channel.name for channel in found if channel.newest_known_at}, now),
     ]
+
+
+def _silent_sources(rooms: Rooms, heard: Collection[str], now: int) -> Iterator[Check]:
+    """Sources of which nothing has come while others are listened to; wrong once a row would be stale."""
+    listens_since = rooms.tape.first_known_at()
+    for source in rooms.sources if heard else ():
+        if not any(channel.name in heard for channel in source.channels):
+            patience = max(channel.stale_after_ms for channel in source.channels)
+            detail = f"nothing has come yet, {source.name}: `tapebook ingest` asks it, and problems say why it fails"
+            yield Check(f"source {source.name}", now - listens_since <= patience, detail)
 
 
 def _origins(rooms: Rooms) -> dict[str, str]:

@@ -21,7 +21,16 @@ from typing import BinaryIO, cast
 import msgspec
 
 from tapebook.domain.instants import MINUTE, SECOND, floor_to_step
-from tapebook.domain.market import Candle, Liquidity, Mid, Observation, PredictedFunding, dex_of
+from tapebook.domain.market import (
+    Candle,
+    FeatureRow,
+    Liquidity,
+    Mid,
+    Observation,
+    PredictedFunding,
+    RegistryRecord,
+    dex_of,
+)
 from tapebook.domain.text import plural
 from tapebook.errors import BadInput
 from tapebook.history.importer import FileFindings, Imported, ImportRequest, ParsedFile, Progress, RowProblems
@@ -343,7 +352,7 @@ class _StreamReplay:
 
     def findings(self, lines: int) -> FileFindings:
         """What the recording turned out to be."""
-        symbols = {fact.symbol for fact, _ in self.facts}
+        symbols = {fact.symbol for fact, _ in self.facts if not isinstance(fact, FeatureRow | RegistryRecord)}
         mids, bars = (sum(isinstance(fact, kind) for fact, _ in self.facts) for kind in (Mid, Candle))
         notes = [f"{plural(mids, 'midpoint')} and {plural(bars, 'bar')} of {plural(len(symbols), 'symbol')}"]
         notes += [f"{plural(rows, 'row')} of {name}" for name, rows in self._rows_of_others.items() if rows]

@@ -228,9 +228,8 @@ _MOST_TITLE = 90
 
 def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, view: View) -> tuple[Feature, ...]:
     """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
-    found: list[Feature] = []
-    for each in prediction_symbols(symbol, subscriptions.predictions):
-        found += _prediction_features(tape, each, about="" if each == symbol else f" of {each}", view=view)
+    symbols = prediction_symbols(symbol, subscriptions.predictions)
+    found = [*_prediction_features(tape, symbol, about="", view=view)] if symbol in symbols else []
     since, chosen = view.as_of - DAY, subscriptions.macro
     for macro in macro_rows(tape, symbol, view=view, since=since, most=1, chosen=chosen):
         if macro.channel == "capital_flows":
@@ -239,6 +238,9 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
             kind = macro.subject.partition("/")[0]
             name = f"{kind}Flows" if macro.subject in chosen and kind in ("protocol", "stablecoin") else name
             found.append(_feature(name, macro.bucket_ts, macro.metrics))
+    # Those of other symbols come last: when the section is too long, they are left out first.
+    for each in symbols:
+        found += _prediction_features(tape, each, about=f" of {each}", view=view) if each != symbol else ()
     return tuple(found)
 
 

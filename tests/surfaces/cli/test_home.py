@@ -12,7 +12,7 @@ import pytest
 from tapebook.api import app
 from tapebook.api.app import Check, Finding
 from tapebook.domain.market import Mid
-from tapebook.settings.config import TEMPLATE
+from tapebook.settings.config import TEMPLATE, load_config
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -22,7 +22,9 @@ def test_init_makes_a_home_once(run: Run, tmp_path: Path) -> None:
     code, out, err = run("init", "--home", str(home))
     assert (code, err) == (0, "")
     assert str(home / "tapebook.toml") in out
-    assert (home / "tapebook.toml").read_text("utf-8") == TEMPLATE
+    written = (home / "tapebook.toml").read_text("utf-8")
+    assert written == TEMPLATE.replace('["hyperliquid"]', '["hyperliquid", "polymarket", "defillama"]')
+    assert load_config(home, {}).sources == ("hyperliquid", "polymarket", "defillama")
     code, out, err = run("init", "--home", str(home))
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {home} is a tapebook home already")

@@ -1,6 +1,7 @@
 """The commands about the market: bad input in one line, and problems of ingestion said once while they last."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,7 +103,10 @@ def test_a_context_of_chosen_sources_has_their_blocks_alone(run: Run, home: str)
     code, out, _ = run("market", "BTC", "--sources", "defillama, polymarket", "--home", home, "--json")
     assert code == 0 and set(json.loads(out)["BTC"]) == {"predictionMarkets", "macro"}
     code, out, _ = run("market", "BTC", "--sources", "defillama", "--home", home)
-    assert code == 0 and [line.split()[0] for line in out.splitlines()] == ["symbol", "macro"]
+    assert code == 0 and [line.split()[0] for line in out.splitlines()][:2] == ["symbol", "capital"]
+    assert "global/defi capital flows: chainFlowBias " in out and " USD, tvlChange1d " in out
+    code, out, _ = run("market", "BTC", "--sources", "polymarket", "--home", home)
+    assert code == 0 and "prediction markets" in out and re.search(r"\d+ % Yes: Will .*, ends 2026-", out)
 
 
 def test_assets_of_a_fresh_home_are_those_of_the_snapshot(run: Run, tmp_path: Path) -> None:

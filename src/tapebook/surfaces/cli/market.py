@@ -55,7 +55,7 @@ def world(
     ] = 1.0,
     storm: Annotated[bool, typer.Option("--storm", help="With every fault a real exchange has.")] = False,
 ) -> None:
-    """Serve an invented market here, in Hyperliquid's wire format."""
+    """Serve an invented market here, as the three sources do."""
     import asyncio
 
     from tapebook.api import app
@@ -113,9 +113,13 @@ def assets(
             "terms": ", ".join(asset["searchTerms"]),
             "state": "delisted" if not asset["live"] else "" if asset["listed"] else "not listed here",
         }
-        for asset in found
+        # What can be traded here comes first: a demo's exchange lists six of hundreds that are known.
+        for asset in sorted(found, key=lambda asset: (not asset["listed"], asset["kind"] != "perp"))
     ]
-    print_table(rows, _ASSET_COLUMNS, empty="no market of this category is live; --delisted shows those that were")
+    empty = "no market of this category is live; --delisted shows those that were"
+    if category is not None and category.casefold() == "trending":
+        empty = "nothing was traded in the last day, as far as the tape knows: run `tapebook ingest`"
+    print_table(rows, _ASSET_COLUMNS, empty=empty)
     if unlisted := sum(asset["live"] and not asset["listed"] for asset in found):
         said = "not listed by the exchange that this home listens to, and known from the snapshot alone"
         print(f"{plural(unlisted, 'market')} {said}", file=sys.stderr)
@@ -194,13 +198,53 @@ def _chosen_sources(words: str | None) -> "Collection[MarketSource]":
     return [name for name in ALL_SOURCES if name in wanted]
 
 
-def _context_record(found: Mapping[str, Any]) -> dict[str, str]:
-    """The blocks of a context, a line each: what they lead with, and how old they are."""
-    lines = {}
-    for name, block in found.items():
-        lead = {key: value for key, value in (block or {}).items() if not isinstance(value, list | dict)}
-        shown = [f"{key} {value}" for key, value in lead.items() if key not in ("at", "ageSeconds", "stale")]
-        lines[name] = f"{', '.join(shown)}; {_age(block)}" if block else _UNKNOWN
+def _context_record(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The blocks of a context for people, as far as its sources were asked for; --json has every figure."""
+    known: dict[str, Any] = {}
+    if "midPrice" in found:
+        known = _price_lines({**found, **{name: found[block] for name, block in _BLOCKS.items()}})
+    if "predictionMarkets" in found:
+        known["prediction markets"] = found["predictionMarkets"] and _predictions(found["predictionMarkets"])
+    if "macro" in found:
+        known["capital"] = found["macro"] and _macro(found["macro"])
+    return {name: words or _UNKNOWN for name, words in known.items()}
+
+
+_BLOCKS = {
+    "fundingPressure": "funding",
+    "liquidityProfile": "liquidity",
+    "volatilityProfile": "volatility",
+    "positioningPressure": "positioning",
+}
+_SHOWN_MARKETS = 3
+
+
+def _predictions(found: Mapping[str, Any], about: str = "") -> list[str]:
+    """The bias, the markets with the most money, and those of other symbols that are subscribed to."""
+    lines = []
+    if "immediateBias" in found:
+        bias = (found["immediateBias"] or "no direction").replace("_", " ")
+        shift = f", {_percent(found, 'probabilityShift1h', 1, sign=True)} in 1 h"
+        lines.append(f"{about}{bias}{shift if found['probabilityShift1h'] is not None else ''}; {_age(found)}")
+    for row in found.get("immediate", {}).get("top", ())[:_SHOWN_MARKETS]:
+        ends = f", ends {row['endsAt'][:16]}" if row["endsAt"] else ""
+        lines.append(f"{_percent(row, 'probability', 0)} {row['outcome']}: {row['question']}{ends}")
+    for symbol, block in found.get("subscribed", {}).items():
+        lines += _predictions(block, about=f"of {symbol}: ")
+    return lines
+
+
+def _macro(found: Mapping[str, Any]) -> list[str]:
+    """The newest row of each subject and channel, with the figures that are known."""
+    newest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for row in found["rows"]:
+        newest.setdefault((row["subject"], row["channel"]), row)
+    lines = []
+    for (subject, channel), row in newest.items():
+        hidden = ("subject", "channel", "name", "tokenSymbol", "symbol", "category", "at", "ageSeconds", "stale")
+        figures = [_figure(name, value) for name, value in row.items() if name not in hidden and value is not None]
+        if figures:
+            lines.append(f"{subject} {channel.replace('_', ' ')}: {', '.join(figures)}; {_age(row)}")
     return lines
 
 
@@ -232,7 +276,8 @@ class _IngestReporter:
         """What was taken in, by channel."""
         if self._newest is None:
             return ["nothing was received"]
-        rows = [f"{channel:12} {plural(count, 'row')}" for channel, count in self._newest.rows.items()]
+        width = max([12, *map(len, self._newest.rows)])
+        rows = [f"{channel:{width}} {plural(count, 'row')}" for channel, count in self._newest.rows.items()]
         return [*rows, plural(self._newest.gaps, "open gap")]
 
 
@@ -252,16 +297,23 @@ def _record(found: Mapping[str, Any]) -> dict[str, Any]:
     said = {name: _metrics_text(metrics) for name, metrics in found.get("channels", {}).items()}
     if "kind" in found:
         return {"symbol": head, "kind": found["kind"].replace("_", " "), **said, **tail}
-    mid, regime = found["midPrice"], found["regime"]
-    known = {
+    regime = found["regime"]
+    told = regime and f"{regime['tag']} ({plural(regime['bars'], 'bar')} of {regime['barMinutes']} min)"
+    lines = _price_lines(found)
+    known = {"price": lines.pop("price"), "regime": told, **lines}
+    return {"symbol": head, **{name: words or _UNKNOWN for name, words in known.items()}, **said, **tail}
+
+
+def _price_lines(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The price of a market and its features, a line or two each; what is not known is None."""
+    mid = found["midPrice"]
+    return {
         "price": mid and f"{_group_digits(price(mid['price']))} USD, {_age(mid)}",
-        "regime": regime and f"{regime['tag']} ({plural(regime['bars'], 'bar')} of {regime['barMinutes']} min)",
         **_funding(found["fundingPressure"]),
         "liquidity": found["liquidityProfile"] and _liquidity(found["liquidityProfile"]),
         "volatility": found["volatilityProfile"] and _volatility(found["volatilityProfile"]),
         "positioning": found["positioningPressure"] and _positioning(found["positioningPressure"]),
     }
-    return {"symbol": head, **{name: words or _UNKNOWN for name, words in known.items()}, **said, **tail}
 
 
 def _metrics_text(metrics: dict[str, Any]) -> str:
@@ -330,9 +382,17 @@ def _positioning(found: dict[str, Any]) -> str:
     return f"{found['direction'].replace('_', ' ')}: score {score:+.2f} of 1, confidence {sure}; {_age(found)}"
 
 
-def _percent(found: dict[str, Any], name: str, digits: int, *, scale: int = 100, sign: bool = False) -> str:
+def _percent(found: Mapping[str, Any], name: str, digits: int, *, scale: int = 100, sign: bool = False) -> str:
     value = found.get(name)
     return _UNKNOWN if value is None else f"{scale * float(value):{'+' if sign else ''}.{digits}f} %"
+
+
+def _figure(name: str, value: str) -> str:
+    """A figure by its name, with the unit that the name ends with."""
+    if name.endswith("Usd"):
+        amount = float(value)
+        return f"{name.removesuffix('Usd')} {'-' if amount < 0 else ''}{_usd(abs(amount))}"
+    return f"{name.removesuffix('Pct')} {value} %" if name.endswith("Pct") else f"{name} {value}"
 
 
 def _usd(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The world as a server that speaks Hyperliquid's wire format on loopback.
+"""The world as a server that speaks the wire formats of Hyperliquid, Polymarket and DefiLlama on loopback.
 
 server = WorldServer(World(7, start=…), faults=Faults.storm(1), history_ms=6 * HOUR)
 url = await server.start()              # url + "/info", url + "/ws"
