@@ -20,7 +20,8 @@ from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Positi
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
-from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
+from tapebook.log.read_cache import ReadCache
+from tapebook.log.store import SET_BACK_KIND, StreamSetBack
 
 MIGRATIONS = "tapebook.book"
 Result = TypeVar("Result")

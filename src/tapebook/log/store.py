@@ -26,11 +26,11 @@ counts as set back, and `known_at` goes back with it, once, behind an event (`cl
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
 from operator import attrgetter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -50,6 +50,7 @@ from tapebook.log.event import (
     unpack_body,
     unpack_events,
 )
+from tapebook.log.keyed import KeyedWrite
 from tapebook.log.lease import Lease, fence_write
 
 Projector = Callable[[Event], "list[Write]"]
@@ -86,20 +87,6 @@ def apply_event(db: Database, projectors: Mapping[str, Sequence[Projector]], eve
             db.execute_row(write.query, write.query.values_in_order(values) if isinstance(values, dict) else values)
 
 
-Result = TypeVar("Result")
-ResultCo = TypeVar("ResultCo", covariant=True)
-
-
-class ChangeTracker(Protocol):
-    """Who knows when a stream last got an event of some kinds; `generation` grows when events were taken back."""
-
-    generation: int
-
-    def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
-        """The newest sequence number of such an event as far as `seq`; None when that is not known."""
-        ...
-
-
 class StreamChanges(msgspec.Struct):
     """A cache: which kinds of events a stream got since it was first looked at, as far as `until`.
 
@@ -110,76 +97,6 @@ class StreamChanges(msgspec.Struct):
     first: int
     until: int
     newest: dict[str, int]
-
-
-class ReadAsOf(Protocol[ResultCo]):
-    """A question about a deployment's stream, or with an empty name the owner's, as of a sequence number."""
-
-    def __call__(self, deployment: str, *, seq: int) -> ResultCo:
-        """The answer."""
-        ...
-
-
-class CachedRead(Generic[Result]):
-    """One question, asked again only when its answer may be another: it is the same from the newest change on."""
-
-    def __init__(self, read: ReadAsOf[Result], owner: str, *, log: ChangeTracker, kinds: frozenset[str]) -> None:
-        self._read = read
-        self._owner = owner
-        self._log = log
-        self._kinds = kinds
-        self._answers: dict[str, tuple[Stream, tuple[int, int], Result]] = {}
-
-    def __call__(self, deployment: str, *, seq: int) -> Result:
-        """The answer as of a sequence number."""
-        kept = self._answers.get(deployment)
-        # A stream that was kept knows its hash.
-        stream = Stream(self._owner, deployment) if kept is None else kept[0]
-        changed = self._log.last_change_seq(stream, self._kinds, seq=seq)
-        if changed is None or seq < changed:
-            return self._read(deployment, seq=seq)
-        since = self._log.generation, changed
-        if kept is None or kept[1] != since:
-            kept = self._answers[deployment] = (stream, since, self._read(deployment, seq=seq))
-        return kept[2]
-
-
-class ReadCache:
-    """A cache of reads that events of some kinds in a log may change, and nothing else. Without a log, it is empty."""
-
-    def __init__(self, log: ChangeTracker | None = None, kinds: Iterable[str] = ()) -> None:
-        self._log = log
-        self._kinds = frozenset(kinds)
-        self._values: dict[Hashable, tuple[tuple[int, int], Any]] = {}
-
-    def read(self, key: Hashable, stream: Stream, *, seq: int, read: Callable[[], Result]) -> Result:
-        """What `read` gives as of a sequence number; kept under its key until the stream changes."""
-        since = self.last_change(stream, seq=seq)
-        if since is None:
-            return read()
-        known = self._values.get(key)
-        if known is None or known[0] != since:
-            known = self._values[key] = since, read()
-        found: Result = known[1]
-        return found
-
-    def replace(self, key: Hashable, value: Result) -> Result:
-        """Puts another value where one is kept that no longer fits for other reasons than an event."""
-        if key in self._values:
-            self._values[key] = self._values[key][0], value
-        return value
-
-    def last_change(self, stream: Stream, *, seq: int) -> tuple[int, int] | None:
-        """What the answers as of `seq` are as old as, to be compared; None where that is not known."""
-        changed = self._log.last_change_seq(stream, self._kinds, seq=seq) if self._log else None
-        return None if changed is None or changed > seq or not self._log else (self._log.generation, changed)
-
-    def cached_read(
-        self, read: ReadAsOf[Result], *, owner: str, kinds: Iterable[str] | None = None
-    ) -> ReadAsOf[Result]:
-        """A read that gives its last result again until an event of its kinds, all or those given, is appended."""
-        changing = self._kinds if kinds is None else frozenset(kinds)
-        return CachedRead(read, owner, log=self._log, kinds=changing) if self._log else read
 
 
 TOLERATED_MS = MINUTE
@@ -309,6 +226,8 @@ class Log:
         self._fenced: set[Lease] = set()
         self.generation = 0
         self.written = 0
+        # Set while a write that carries a key is under way.
+        self.keyed: KeyedWrite | None = None
         self.projections = tuple(projections)
         self._projectors = projectors_by_kind(projections)
 
@@ -359,6 +278,8 @@ class Log:
     def _forget_changes(self) -> None:
         """After an append that was rolled back, what was read meanwhile may be of events that never were."""
         self._changes, self._held_heads, self._ends, self.generation = {}, {}, {}, self.generation + 1
+        if self.keyed is not None:
+            self.keyed.forget_count()
 
     def heads(self, owner: str) -> dict[str, int]:
         """By deployment, the newest sequence number; one query, for whoever follows all streams."""
@@ -578,6 +499,8 @@ class Log:
         known = self._changes[stream]
         for event in events:
             known.newest[event.kind] = known.until = event.seq
+        if self.keyed is not None:
+            self.keyed.note_events(events)
         self.written += len(events)
         if lease is not None and events:
             self._held_heads[stream] = lease, Head(events[-1].seq, events[-1].hash, events[-1].known_at)

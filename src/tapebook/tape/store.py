@@ -49,7 +49,7 @@ from tapebook.tape.families import (
 from tapebook.tape.gaps import GapTable
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
-from tapebook.tape.registry import Registry
+from tapebook.tape.registry import DelistingTable, Registry, commits_of_records
 from tapebook.tape.retention import ArchivedRows, FetchObject
 from tapebook.tape.seals import SealWriter, commit_checksum
 from tapebook.tape.source import SourceAdapter, SourceProblem
@@ -115,8 +115,7 @@ class Tape:
         self._kinds: dict[str, SubjectKind] = {}
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
-        # A cache of what is delisted as of a commit: decisions that are recorded together ask for each symbol.
-        self._delisted: tuple[int, list[Row]] = (-1, [])
+        self._delisting_table = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
         self.commits = 0
@@ -152,7 +151,12 @@ class Tape:
             with self._db.transaction():
                 self._seals = SealWriter(self._db)
                 self._note_kinds(kinds)
-                return self._commit(observations, gaps, filled, assumed=assumed, refused=refused)
+                first, *others = [observations] if assumed is None else commits_of_records([*observations])
+                seq = self._commit(first, gaps, filled, assumed=assumed, refused=refused)
+                for facts in others:
+                    self._seals = SealWriter(self._db)
+                    seq = self._commit(facts, (), (), assumed=assumed)
+                return seq
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
             self._ids, self._kinds = {}, {}
@@ -186,7 +190,9 @@ class Tape:
         written += sum(
             self._add(family, facts, place) for family, facts in facts_by_family(observations, self._features)
         )
-        if delisted := sum(self._write_delisting(fact, place) for fact in observations if type(fact) is Delisting):
+        # Others were gone before anybody watched them.
+        gone = [fact for fact in observations if type(fact) is Delisting and self._id(fact.symbol) is not None]
+        if delisted := sum(self._delisting_table.add(fact, place) for fact in gone):
             self._seals.add_commit("tape_delistings", seq=place.seq)
         if listed := self.registry.write_records(
             [fact for fact in observations if type(fact) is RegistryRecord], place
@@ -311,8 +317,7 @@ class Tape:
 
     def filled_gap_count(self) -> int:
         """How many gaps have been filled."""
-        count: int = self._db.all(_QUERIES.filled_gap_count)[0][0]
-        return count
+        return int(self._db.all(_QUERIES.filled_gap_count)[0][0])
 
     def note_problems(self, problems: Sequence[SourceProblem]) -> None:
         """Remembers what went wrong on the way here: of every subject the newest case and how often it happened."""
@@ -483,14 +488,7 @@ class Tape:
 
     def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
         """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
-        if view.watermark == NO_WATERMARK:
-            row = self._db.one(_QUERIES.delisting, symbol=symbol, as_of=view.as_of, watermark=NO_WATERMARK)
-        else:
-            if self._delisted[0] != view.watermark:
-                self._delisted = view.watermark, self._db.all(_QUERIES.delistings, watermark=view.watermark)
-            known = [each[1::2] for each in self._delisted[1] if each[0] == symbol and each[1] <= view.as_of]
-            row = known[-1] if known else None
-        return KnownDelisting(*row) if row and row[1] is not None else None
+        return self._delisting_table.newest(symbol, view=view)
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """The features of a symbol derived from its bars and settled rates alone."""
@@ -498,8 +496,9 @@ class Tape:
 
     def candle_span(self, symbol: str, *, granularity_sec: int) -> tuple[int, int] | None:
         """When a symbol's first and last bar of a length begin; what left for the archive is not looked at."""
-        where = {"symbol_id": self._id(symbol), "granularity_sec": granularity_sec}
-        row = self._db.one(CANDLES.queries.span, **where) if where["symbol_id"] is not None else None
+        symbol_id = self._id(symbol)
+        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec}
+        row = self._db.one(CANDLES.queries.span, **where) if symbol_id is not None else None
         return (row[0], row[1]) if row and row[0] is not None else None
 
     def known_rows(self, symbol: str, *, since: int, view: View) -> Iterator[tuple[str, int, list[Row]]]:
@@ -687,14 +686,3 @@ class Tape:
         times = {"seq": place.seq, "known_at": place.known_at}
         rows = [_QUERIES.quarantine.values_in_order(msgspec.structs.asdict(each) | times) for each in refused]
         return self._db.many(_QUERIES.quarantine, rows)
-
-    def _write_delisting(self, fact: Delisting, place: CommitStamp) -> int:
-        """What is new about a symbol the tape has heard of; others were gone before anybody watched them."""
-        if self._id(fact.symbol) is None:
-            return 0
-        known = self.delisting(fact.symbol, view=View(NO_WATERMARK))
-        if (None if known is None else known.settlement_e8) == fact.settlement_e8:
-            return 0
-        known_at = place.known_at if place.assumed is None else place.assumed(fact)
-        self._db.execute(_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
-        return 1
