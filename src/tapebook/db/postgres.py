@@ -218,7 +218,8 @@ class PostgresDatabase:
         table, columns, conflict = insert["table"], insert["columns"], insert["conflict"] or ""
         staged = f"staged_{next(self._streams)}"
         # Without the constraints: the insert checks them, and passes over what it is told to.
-        cursor.execute(f"CREATE TEMP TABLE {staged} ON COMMIT DROP AS SELECT {columns} FROM {table} WHERE FALSE".encode())
+        empty = f"SELECT {columns} FROM {table} WHERE FALSE"
+        cursor.execute(f"CREATE TEMP TABLE {staged} ON COMMIT DROP AS {empty}".encode())
         with cursor.copy(f"COPY {staged} ({columns}) FROM STDIN".encode()) as copy:
             for row in rows:
                 copy.write_row(row)
