@@ -109,6 +109,8 @@ def test_two_minutes_of_kills_and_two_restarts_record_every_slot_once(tmp_path: 
     with own_server() as server:
         home = Stage(tmp_path, server.url).make("home")
         text = (home / FILE).read_text("utf-8")
+        # Machines share their archive as well.
+        text = text.replace('place = "archive"', f'place = "{home / "archive"}"')
         for name, value in (("lease_seconds", 2.0), ("batch", 5)):
             text = re.sub(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
         (home / FILE).write_text(text, "utf-8")
