@@ -43,8 +43,10 @@ hypothesis.settings.register_profile("tapebook", deadline=None, derandomize="CI"
 hypothesis.settings.load_profile("tapebook")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Keeps what tests write in memory where there is plenty: databases wait for a disk at every commit."""
+    if os.environ.get("TAPEBOOK_STORE"):
+        config.pluginmanager.import_plugin("tests.on_postgres")
     # Thousands of tests are collected and stay: looking through them for garbage again and again takes seconds.
     gc.disable()
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:

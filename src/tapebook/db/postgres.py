@@ -34,6 +34,13 @@ Result = TypeVar("Result")
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _ROWS_AT_ONCE = 2_000
+# From so many rows on the table in between is worth its while.
+_ROWS_FOR_COPY = 1_000
+# An insert of one row whose values are parameters, and that never changes a row: these can come from another table.
+_PLAIN_INSERT = re.compile(
+    r"INSERT INTO (?P<table>\w+) \((?P<columns>[\w\", ]+)\)\s+VALUES \(%s(?:, %s)*\)"
+    r"\s*(?P<conflict>ON CONFLICT (?:\([\w, ]+\) )?DO NOTHING)?"
+)
 # Committed with a wait for the disk, it makes the server wait for all it logged before; without a record it would not.
 _SYNC_RECORD = "SELECT pg_logical_emit_message(true, 'tapebook', 'sync')"
 # One script at a time: two CREATE TABLE IF NOT EXISTS at once fail on each other. The number is only ours.
@@ -196,10 +203,29 @@ class PostgresDatabase:
             self._execute(query, row)
 
     def many(self, query: Query, rows: Iterable[Row]) -> int:
-        """Executes a statement once per row, in one round trip."""
+        """Executes a statement once per row, in one round trip; very many rows are inserted by COPY."""
+        rows = list(rows)
+        insert = _PLAIN_INSERT.fullmatch(query.postgres) if len(rows) >= _ROWS_FOR_COPY else None
         with self._translate_errors(), self._live_connection().cursor() as cursor:
+            if insert is not None:
+                with self._connection.transaction():
+                    return self._copy_and_insert(cursor, rows, insert)
             cursor.executemany(query.postgres.encode(), rows)
             return cursor.rowcount
+
+    def _copy_and_insert(self, cursor: "psycopg.Cursor[Row]", rows: list[Row], insert: re.Match[str]) -> int:
+        """Copies rows to a table that ends with the transaction, and inserts them from there in their order."""
+        table, columns, conflict = insert["table"], insert["columns"], insert["conflict"] or ""
+        staged = f"staged_{next(self._streams)}"
+        # Without the constraints: the insert checks them, and passes over what it is told to.
+        empty = f"SELECT {columns} FROM {table} WHERE FALSE"
+        cursor.execute(f"CREATE TEMP TABLE {staged} ON COMMIT DROP AS {empty}".encode())
+        with cursor.copy(f"COPY {staged} ({columns}) FROM STDIN".encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
+        source = f"SELECT {columns} FROM {staged} ORDER BY ctid"
+        cursor.execute(f"INSERT INTO {table} ({columns}) {source} {conflict}".encode())
+        return cursor.rowcount
 
     def many_together(self, statements: Sequence[tuple[Query, Sequence[Row]]]) -> None:
         """Executes several statements through a pipeline: the server answers all of them at once."""
