@@ -30,6 +30,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tapebook import plug
+from tests.db.templates import new_databases_as_copies
 from tests.matrix import EXAMPLES
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -152,6 +153,13 @@ def entry_points_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plug, "entry_points", lambda **wanted: read(tuple(sys.path), **wanted))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_made_once() -> Iterator[None]:
+    """New SQLite databases of the tests' own process are copies of one that was migrated once."""
+    with new_databases_as_copies():
         yield
 
 
