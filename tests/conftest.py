@@ -30,6 +30,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tapebook import plug
+from tapebook.api import app
 from tests.db.templates import new_databases_as_copies
 from tests.matrix import EXAMPLES
 
@@ -161,6 +162,14 @@ def tables_made_once() -> Iterator[None]:
     """New SQLite databases of the tests' own process are copies of one that was migrated once."""
     with new_databases_as_copies():
         yield
+
+
+@pytest.fixture(scope="session")
+def demo_hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with an hour of a demo in it, made once; only to be read or copied."""
+    folder = tmp_path_factory.mktemp("demo") / "home"
+    app.demo(folder, seconds=3.0, seed=7)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -80,11 +80,9 @@ def test_a_program_of_a_user_is_checked(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[app.Tapebook]:
-    """A home with some minutes of a demo in it, opened."""
-    folder = tmp_path_factory.mktemp("typed") / "home"
-    app.demo(folder, seconds=1.0, seed=7)
-    with app.open(folder) as tb:
+def book(demo_hour: Path) -> Iterator[app.Tapebook]:
+    """A home with an hour of a demo in it, opened."""
+    with app.open(demo_hour) as tb:
         yield tb
 
 

@@ -74,7 +74,8 @@ def test_ended_on_the_way_of_the_first_start_of_a_demo(most: int, place: Path) -
 
 
 SURROUNDINGS = [
-    *(("desk", "SQLite", "opens", 1, 6), ("desk", "SQLite", "pays funding", 0, 3), ("crew", "PostgreSQL", "opens", 0, 3)),
+    *(("desk", "SQLite", "opens", 1, 6), ("desk", "SQLite", "pays funding", 0, 3)),
+    ("crew", "PostgreSQL", "opens", 0, 3),
     pytest.param("desk", "SQLite", "pays funding", 0, 12, marks=pytest.mark.soak),
     pytest.param("crew", "SQLite", "opens", 0, 12, marks=pytest.mark.soak),
     pytest.param("desk", "SQLite", "opens", 1, 48, marks=pytest.mark.soak),

@@ -209,7 +209,9 @@ def test_imported_rows_never_leave(db: Database, two_days: Days) -> None:
     assert tape.mids("SOL", since=T0, until=NOW, view=View(T0 + 2 * MINUTE)) == old[:13]
 
 
-def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_before(db: Database, two_days: Days) -> None:
+def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_before(
+    db: Database, two_days: Days
+) -> None:
     shelf = Shelf()
     tape = two_days(shelf)
     all_mids = tape.mids("BTC", since=T0, until=NOW, view=View(NOW))
