@@ -37,7 +37,7 @@ class Templates:
         # Who counts the statements of a new database, to end it before each of them, gets all of them.
         if connection.exec_trace is not None or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
             return _MIGRATE(db, packages)
-        ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
+        page_bytes = int(db._execute("PRAGMA page_size")[0][0])
         try:
             with self._lock:
                 template, applied = self._template(packages, page_bytes)
