@@ -30,6 +30,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tapebook import plug
+from tapebook.api import app
+from tests.db.templates import new_databases_as_copies
 from tests.matrix import EXAMPLES
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -155,6 +157,21 @@ def entry_points_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plug, "entry_points", lambda **wanted: read(tuple(sys.path), **wanted))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_made_once() -> Iterator[None]:
+    """New SQLite databases of the tests' own process are copies of one that was migrated once."""
+    with new_databases_as_copies():
+        yield
+
+
+@pytest.fixture(scope="session")
+def demo_hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with an hour of a demo in it, made once; only to be read or copied."""
+    folder = tmp_path_factory.mktemp("demo") / "home"
+    app.demo(folder, seconds=3.0, seed=7)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -174,6 +174,7 @@ EXAMPLES = re.compile(
 
 
 @cache
+@cache
 def words_and_quotes() -> tuple[set[str], list[tuple[str, str]]]:
     """Every word of the source's code and SQL, and what docstrings and comments quote, with its file and line."""
     words = {path.stem for path in PACKAGE.rglob("*")} | {path.name for path in PACKAGE.rglob("*")}

@@ -1,16 +1,17 @@
 """Runs, orders and trades through the façade: pages, and what was known at a moment."""
 
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tapebook.api import app
-from tapebook.desk.demo import prepare_demo_home
 from tapebook.domain.instants import parse_instant
 from tapebook.domain.views import Page
 from tapebook.errors import BadInput, UnknownName
-from tapebook.settings.config import FILE
+from tests.db.places import copy_home_to_server
 from tests.db.places import module_postgres as module_postgres
 from tests.db.places import shared_postgres as shared_postgres
 
@@ -18,14 +19,15 @@ AGENT = "alts-15m"
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def book(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[app.Tapebook]:
+def book(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_hour: Path
+) -> Iterator[app.Tapebook]:
     """A home with an hour of a demo in it, opened, on both databases."""
     folder = tmp_path_factory.mktemp("lists") / "home"
     if request.param == "postgres":
-        url = request.getfixturevalue("module_postgres")
-        prepare_demo_home(folder, seed=7)
-        (folder / FILE).write_text(f'[store]\nbook = "{url}"\ntape = "{url}"\n', "utf-8")
-    app.demo(folder, seconds=3.0, seed=7)
+        copy_home_to_server(demo_hour, folder, request.getfixturevalue("module_postgres"))
+    else:
+        shutil.copytree(demo_hour, folder)
     with app.open(folder) as tb:
         tb.flatten(AGENT, symbol=tb.trades(AGENT, status="open")[0]["symbol"])
         yield tb

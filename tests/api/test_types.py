@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import msgspec
 import pytest
@@ -59,6 +59,28 @@ SEEN = [
 ]
 
 
+def user_program(tb: app.Tapebook) -> None:
+    """What `PROGRAM` asks for, checked by the type check of the tests themselves: what must be refused is ignored."""
+    assert_type(tb.runs("btc-5m"), views.Page[views.RecordedRunView])
+    assert_type(tb.run("1f")["orders"][0]["limit_price"], float | None)
+    assert_type(tb.trades("btc-5m")[0]["net_pnl_usd"], float)
+    assert_type(tb.agents()[0]["watch"], list[str])
+    assert_type(tb.recall.search("loss")[0].path, str)
+    assert_type(tb.backtests.all()[0]["change_usd"], float | None)
+    assert_type(tb.backtests.show("1f")["chunks"][0]["drawdown"]["share"], float)
+    assert_type(tb.memory("btc-5m").recent_closed(limit=3)[0]["mfe_usd"], float)
+    assert_type(tb.trades("btc-5m").exact[0]["net_usd_e6"], int)
+    assert_type(tb.backtest("btc-5m", chunks="week").total.trades, int)
+    tb.trades("btc-5m")[0]["net_pnl"]  # type: ignore[typeddict-item]
+    tb.backtest("btc-5m", chunks="quater")  # type: ignore[arg-type]
+    tb.backtest("btc-5m", since="2025-01-01")  # type: ignore[call-arg]
+
+
+def test_the_package_says_that_it_has_types() -> None:
+    assert (Path(tapebook.__file__).parent / "py.typed").is_file()
+
+
+@pytest.mark.proof
 def test_a_program_of_a_user_is_checked(tmp_path: Path) -> None:
     """Against the package as it is installed, by its marker `py.typed`; not by a path to its source."""
     program = tmp_path / "program.py"
@@ -80,11 +102,9 @@ def test_a_program_of_a_user_is_checked(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[app.Tapebook]:
-    """A home with some minutes of a demo in it, opened."""
-    folder = tmp_path_factory.mktemp("typed") / "home"
-    app.demo(folder, seconds=1.0, seed=7)
-    with app.open(folder) as tb:
+def book(demo_hour: Path) -> Iterator[app.Tapebook]:
+    """A home with an hour of a demo in it, opened."""
+    with app.open(demo_hour) as tb:
         yield tb
 
 

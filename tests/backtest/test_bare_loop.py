@@ -17,7 +17,7 @@ from tapebook.wiring import Rooms
 from tests.backtest import bare_loop
 from tests.backtest.bars import START, bars, fill_tape, make_home
 
-DAYS = 20
+DAYS = 18
 
 
 @pytest.fixture(scope="module")

@@ -92,4 +92,6 @@ def test_a_backtest_sees_volatility_positioning_regime_and_funding(home: Path, r
 
 def test_its_packets_replay(home: Path, result: BacktestResult) -> None:
     with tapebook.open(home / "backtests" / result.id) as book:
-        assert book.replay().different == [] and book.verify() == []
+        # Every third; a bar that is read wrongly is in the packets of many decisions.
+        reports = [book.replay(run["run_id"]) for run in book.runs("tester", most=10_000)[::3]]
+        assert len(reports) > 50 and not [each for each in reports if each.different] and book.verify() == []

@@ -78,9 +78,9 @@ def test_it_trades_and_learns(home: Path, result: BacktestResult) -> None:
     assert [chunk.snapshots for chunk in result.chunks[-1:]] != [()]
     with tapebook.open(home / "backtests" / result.id) as book:
         assert book.verify() == []
-        # Every third: all of them, of other backtests, are replayed where packets are what is tested.
-        replayed = [book.replay(run["run_id"]) for run in book.runs("tester", most=10_000)[::-3]]
-        assert len(replayed) == DAYS * 32 and not [each for each in replayed if each.different]
+        # Every eighth: all of them, of other backtests, are replayed where packets are what is tested.
+        replayed = [book.replay(run["run_id"]) for run in book.runs("tester", most=10_000)[::-8]]
+        assert len(replayed) == DAYS * 12 and not [each for each in replayed if each.different]
         trades = book.trades("tester", status="closed", most=1000)
         assert len(trades) == result.total.trades
         # Every trade joins a note, or was made before the first one.
@@ -92,16 +92,12 @@ def test_it_trades_and_learns(home: Path, result: BacktestResult) -> None:
         assert book.run(run["run_id"])["lessons_hash"] in notes
 
 
-def test_a_second_home_gives_the_same_bytes(home: Path, result: BacktestResult, tmp_path: Path) -> None:
-    other = quarter_hours(tmp_path)
-    assert kept(other, asked(other)) == kept(home, result)
-
-
 def test_made_again_it_is_the_same(home: Path, result: BacktestResult) -> None:
     before = kept(home, result)
     with tapebook.open(home) as book:
         assert book.backtest_again("tester", chunks="week").differs == ()
-        for chunk in result.chunks:
+        # The first begins with nothing, the last with what the others left.
+        for chunk in (result.chunks[0], result.chunks[-1]):
             assert book.backtest_again("tester", chunks="week", chunk=chunk.name).differs == ()
         with pytest.raises(BadInput, match=r"no chunk 'x'; chunks: 2022-W52"):
             book.backtest_again("tester", chunks="week", chunk="x")
@@ -126,7 +122,7 @@ def test_an_option_that_is_none_is_one_line(home: Path, options: dict[str, Any],
 
 def test_the_fast_path_is_the_plain_one(home: Path) -> None:
     """Rooms that remember nothing and read the tape row by row write the same log, to the last hash."""
-    short = asked(home, chunks="none", end=START + 4 * DAY)
+    short = asked(home, chunks="none", end=START + 3 * DAY)
     plan = BacktestHome(home / "backtests" / short.id).plan()
     split = START + 3 * DAY // 2
     chunks = BacktestChunk("one", plan.start, split), BacktestChunk("two", split, plan.end)
@@ -276,11 +272,14 @@ def test_opened_ten_times_it_is_unchanged(home: Path, result: BacktestResult) ->
     heads = set()
     for _ in range(10):
         with tapebook.open(folder) as book:
-            heads.add(msgspec.json.encode([book.agent("tester"), book.lessons("tester"), book.verify() == []]))
+            heads.add(msgspec.json.encode([book.agent("tester"), book.lessons("tester")]))
+    with tapebook.open(folder) as book:
+        assert book.verify() == []
     assert len(heads) == 1 and events(home, result)[-1].hash == result.total.head_hash
 
 
 def test_two_at_once_do_not_touch_each_other(home: Path, tmp_path: Path, result: BacktestResult) -> None:
+    """And a second home gives the same bytes as the first."""
     other = quarter_hours(tmp_path)
     command = [sys.executable, "-m", "tapebook", "backtest", "tester", "--chunks", "week", "--home", str(other)]
     both = [subprocess.Popen([*command, "--memory", mode], stdout=subprocess.DEVNULL) for mode in ("on", "off")]
@@ -339,10 +338,8 @@ def test_a_gap_is_named_and_can_be_sat_out(tmp_path: Path) -> None:
     assert placed and not [at for at in placed if at in stale], "no order leaves on a price that old"
 
 
-def test_a_damaged_checkpoint_is_named_and_made_again(tmp_path: Path) -> None:
-    home = make_home(tmp_path, days=0, **QUICK)
-    fill_tape(home, list(bars("BTC", seed=1, days=9, minutes=15)))
-    result = asked(home)
+def test_a_damaged_checkpoint_is_named_and_made_again(home: Path, result: BacktestResult, tmp_path: Path) -> None:
+    home = shutil.copytree(home, tmp_path / "home")
     before, folder = kept(home, result), home / "backtests" / result.id
     for damage in (b"", b'{"sha256": "0"}', before["2023-W01.json"].replace(b"ticks", b"sticks")):
         (folder / "result.json").unlink(missing_ok=True)

@@ -1,5 +1,7 @@
 """Margin on bars of any length: as long a stretch as the bars are, and nothing of a bar counts twice or not at all."""
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -106,3 +108,28 @@ def test_what_was_filled_at_the_open_of_a_bar_goes_through_all_of_it(fill: FillR
     fills = [each for each in events if isinstance(each, Fill)]
     assert [each.liquidation for each in fills] == ([] if lasts else [False, True])
     assert [each.happened_at for each in fills] == ([] if lasts else [NOON + 2_500, NOON + 5 * MINUTE])
+
+
+class CountingQuotes(WrittenQuotes):
+    """Counts how often it is asked for midpoints."""
+
+    asked = 0
+
+    def mids(self, symbol: str, *, since: int, until: int) -> Sequence[Mid]:
+        self.asked += 1
+        return super().mids(symbol, since=since, until=until)
+
+
+def test_a_quiet_stretch_is_asked_about_by_the_hour() -> None:
+    """Two days without a bar, some midpoints in them: as if every minute had been asked for, with few questions."""
+    quiet, said = 2 * 24 * 60, (mid(700.5, 96), mid(701, 97), mid(1_500, 95))
+    quotes = CountingQuotes(Market(said))
+    windows, position = MarginWindows(quotes, until=NOON + quiet * MINUTE, fill="next_open"), held(1).position
+    seen, walked_to = dict[int, float](), NOON
+    while (window := windows.next_window([position], walked_to)).ready_at <= NOON + quiet * MINUTE:
+        if ways := windows.extremes([position], window):
+            seen[(window.start - NOON) // MINUTE] = ways["BTC"].worst_e8 / E8
+        walked_to = window.end
+    assert seen == {700: 96, 701: 97, 1_500: 95}
+    assert (walked_to - NOON) // MINUTE == quiet - 2 and quotes.asked < 300
+    assert quotes.seen <= NOON + quiet * MINUTE

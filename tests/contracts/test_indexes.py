@@ -17,7 +17,7 @@ from tapebook.errors import BadInput
 from tapebook.search import GLOBAL_SCOPE, IndexAnswer
 from tapebook.search.index import IndexTerms
 from tapebook.search.text import tokens
-from tests.matrix import examples
+from tests.matrix import covering, examples
 from tests.search.appender import letters
 from tests.search.sample_docs import (
     IDENTIFIERS,
@@ -194,8 +194,7 @@ def test_any_question_has_an_answer_or_a_reason(slot: str, question: str) -> Non
         assert bool(answer.citations) != bool(answer.why) and "\n" not in answer.why
 
 
-@every_slot
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(("name", "slot"), covering(LONG, SLOTS))
 def test_a_very_long_question_too(slot: str, name: str) -> None:
     with indexed(slot, [paper(1, "a.md", "the feed stops"), paper(2, "b.md", LONG[name])]) as index:
         answer = asked(index, LONG[name])

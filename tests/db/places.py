@@ -6,6 +6,7 @@ these tests share one, and each begins by emptying it.
 """
 
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,7 +15,11 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from tapebook.clock import SystemClock
 from tapebook.db import Database, Query, connect
+from tapebook.db.copies import load_file
+from tapebook.settings.config import FILE
+from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 Connector = Callable[[], Database]
 
@@ -48,6 +53,17 @@ def module_postgres(shared_postgres: str) -> str:
     with psycopg.connect(shared_postgres, autocommit=True) as admin:
         admin.execute(EMPTY)
     return shared_postgres
+
+
+def copy_home_to_server(home: Path, folder: Path, url: str) -> None:
+    """Makes a copy of a home whose book and tape are on a server: its rows are loaded, not lived through again."""
+    shutil.copytree(home, folder, ignore=shutil.ignore_patterns("*.db", "*.db-*"))
+    (folder / FILE).write_text(f'[store]\nbook = "{url}"\ntape = "{url}"\n', "utf-8")
+    with closing(Rooms(home, clock=SystemClock())) as rooms:
+        tape_packages = rooms.tape_packages
+    for file, packages in (("book.db", BOOK_PACKAGES), ("tape.db", tape_packages)):
+        with closing(connect(url, durable=False)) as target:
+            load_file(str(home / file), target, packages)
 
 
 @pytest.fixture

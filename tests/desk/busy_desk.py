@@ -28,6 +28,13 @@ SYMBOLS = tuple(f"S{number}" for number in range(10))
 
 def settle(stage: Stage, *, pairs: int, engine: str = "hold", **settings: object) -> Path:
     """A home with so many pairs due; their slot lasts a day, so that none expires under a slow machine."""
+    home = furnish(stage, pairs=pairs, engine=engine, **settings)
+    list_due(home, pairs=pairs)
+    return home
+
+
+def furnish(stage: Stage, *, pairs: int, engine: str = "hold", **settings: object) -> Path:
+    """That home before anything is due."""
     home = stage.make("home")
     text = (home / FILE).read_text("utf-8")
     for name, value in settings.items():
@@ -39,10 +46,15 @@ def settle(stage: Stage, *, pairs: int, engine: str = "hold", **settings: object
         for number in range(pairs // len(SYMBOLS)):
             agent = AgentProfile(f"agent-{number:04d}", SYMBOLS, engine=engine, cadence_ms=DAY)
             rooms.book.save_agent(agent, at=now)
+    return home
+
+
+def list_due(home: Path, *, pairs: int) -> None:
+    """Lists what is due now, for workers to take."""
+    with opened(home) as rooms:
         scheduler = Scheduler(rooms)
         scheduler.turn()
         assert scheduler.added == pairs
-    return home
 
 
 @contextmanager
@@ -70,8 +82,14 @@ class Hand:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=pipe, stderr=pipe, text=True)
 
+    def await_beginning(self) -> None:
+        """Waits until it takes what is due."""
+        assert self.process.stdout
+        assert "begun" in json.loads(self.process.stdout.readline())
+
     def await_question(self) -> None:
         """Waits until it has asked an engine."""
+        self.await_beginning()
         assert self.process.stdout
         assert "asked" in json.loads(self.process.stdout.readline())
 

@@ -1,7 +1,7 @@
 """A worker as a process of its own, with an engine that takes its time and then buys.
 
-Run as `python -m tests.desk.worker_process HOME SECONDS THINKS`; it prints one line when its first question
-is out, and one with what it did at the end.
+Run as `python -m tests.desk.worker_process HOME SECONDS THINKS`; it prints a line when it begins, one when
+a question is out, and one with what it did at the end.
 """
 
 import json
@@ -39,6 +39,7 @@ def main(home: Path, *, seconds: float, thinks: float) -> None:
     if thinks:
         rooms.engine = lambda agent: slow  # type: ignore[method-assign]
     said: list[RoleProgress] = []
+    print(json.dumps({"begun": str(home)}), flush=True)
     with StopSignal() as stop:
         run_role(rooms, "worker", stop=stop, seconds=seconds, report=said.append)
     problems = sorted({each.problem for each in said if each.problem})

@@ -105,7 +105,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     return learned(home)
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
 def test_twins_and_moments_survive_kills(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, untouched: Learned
 ) -> None:

@@ -85,12 +85,13 @@ def test_alterations_beyond_the_watermarks_change_no_byte(rooms: Rooms, runs: li
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_lies_beyond_at_once(kind: Kind, rooms: Rooms, runs: list[DecisionRun]) -> None:
+@pytest.mark.parametrize("count", [16, pytest.param(80, marks=pytest.mark.proof)])
+def test_all_that_lies_beyond_at_once(kind: Kind, count: int, rooms: Rooms, runs: list[DecisionRun]) -> None:
     vandal = Vandal(rooms)
     # Stamped before the run and after it; on the newest rows it saw and between them.
     ways = list(enumerate(product((-7 * SECOND, 7 * SECOND), (0, 1, 2)), start=1))
     touched = 0
-    for run in runs[:: 1 + len(runs) // 40]:
+    for run in runs[:: 1 + len(runs) // count]:
         with undone(rooms):
             for table, (later, (by, nth)) in product(vandal.tables, ways):
                 touched += vandal.alter(run, Alteration(kind, table, by=by, later=later, nth=nth))

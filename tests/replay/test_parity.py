@@ -13,9 +13,8 @@ from tapebook.settings.config import FILE
 from tests.replay.parity import assert_parity
 
 SEED = 50
-HOURS_2 = 6.0
 MINUTES_75 = 3.75
-HOURS_27 = 81.0
+MINUTES_757 = 81.0
 AGENTS = ("btc-5m", "alts-15m")
 
 
@@ -26,9 +25,9 @@ def end_of(seconds: float) -> int:
 
 def test_demo_through_sockets_is_a_backtest_over_its_tape(place: Path) -> None:
     home = place / "home"
-    app.demo(home, seconds=HOURS_2, seed=SEED)
-    five, quarter = (assert_parity(home, agent, start=DEMO_START, end=end_of(HOURS_2)) for agent in AGENTS)
-    assert (five.decisions, quarter.decisions) == (2 * 24, 4 * 8)
+    app.demo(home, seconds=MINUTES_75, seed=SEED)
+    five, quarter = (assert_parity(home, agent, start=DEMO_START, end=end_of(MINUTES_75)) for agent in AGENTS)
+    assert (five.decisions, quarter.decisions) == (2 * 15, 4 * 5)
     assert five.trades and quarter.trades and quarter.waited
     assert not five.unfinished and not quarter.unfinished
 
@@ -49,7 +48,7 @@ def test_decisions_that_wait_in_vain_are_the_same_too(place: Path) -> None:
 def test_more_than_a_day_of_the_demo(place: Path, seed: int) -> None:
     """Over midnight, with everything that is learned on the way."""
     home = place / "home"
-    app.demo(home, seconds=HOURS_27, seed=seed)
+    app.demo(home, seconds=MINUTES_757, seed=seed)
     for agent in AGENTS:
-        found = assert_parity(home, agent, start=DEMO_START, end=end_of(HOURS_27))
+        found = assert_parity(home, agent, start=DEMO_START, end=end_of(MINUTES_757))
         assert found.trades > 5

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.home import make_home
+from tests.matrix import covering
 from tests.replay.power import CUTS, Act, Cut, Disk, Recorder, compiler, survivors
 from tests.replay.short_desk import run
 from tests.replay.storm import ROOT, environment
@@ -50,8 +51,7 @@ def cut_home(recorded: Recorded, share: float, cut: Cut) -> Path:
 
 
 @needs_compiler
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("share", [0.55, 0.83, 1.0])
+@pytest.mark.parametrize(("share", "cut"), covering([0.55, 0.83, 1.0], CUTS))
 def test_cut_leaves_nothing_dangling(recorded: Recorded, share: float, cut: Cut) -> None:
     seen = survivors(cut_home(recorded, share, "kept"))
     assert seen.runs > 5 and seen.references > 10 and seen.wrong == []

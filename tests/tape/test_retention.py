@@ -1,11 +1,14 @@
 """Old rows leave in whole chunks, once, and what is read does not change by it, wherever the process is killed."""
 
+from collections.abc import Callable
+from contextlib import closing
 from typing import cast
 
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.db import Database, Query
+from tapebook.db import Database, Query, connect, migrate
+from tapebook.db.copies import copy_to_file, load_file
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid, Observation
 from tapebook.errors import StoreFailed
@@ -13,7 +16,7 @@ from tapebook.ingest.live import retention_by_channel
 from tapebook.settings.config import Config
 from tapebook.tape.families import ALL_FAMILIES, CANDLES, MIDS
 from tapebook.tape.retention import retire_in_steps, retire_rows
-from tapebook.tape.store import Tape
+from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import View
 from tests.db.places import sql
 from tests.tape.memory_archive import Shelf
@@ -37,17 +40,35 @@ def everything() -> tuple[str, ...]:
     return SYMBOLS
 
 
-def two_days(db: Database, shelf: Shelf) -> Tape:
-    """A tape with a fact of every kind every ten minutes, some of them corrected later."""
-    clock = VirtualClock(T0)
-    tape = Tape(db, clock=clock, fetch=shelf.get)
-    for at in range(T0, NOW, 10 * MINUTE):
-        clock.advance(at)
-        tape.commit([fact for symbol in SYMBOLS for fact in facts(symbol, at)])
-        if at % HOUR == 0:
-            clock.advance(at + MINUTE)
-            tape.commit([candle("BTC", at, close_e8=at % 1_000 + 7)])
-    return tape
+Days = Callable[[Shelf], Tape]
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of a tape with a fact of every kind every ten minutes of two days, some of them corrected later."""
+    path, clock = str(tmp_path_factory.mktemp("tape") / "lived.db"), VirtualClock(T0)
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        tape = Tape(db, clock=clock)
+        for at in range(T0, NOW, 10 * MINUTE):
+            clock.advance(at)
+            tape.commit([fact for symbol in SYMBOLS for fact in facts(symbol, at)])
+            if at % HOUR == 0:
+                clock.advance(at + MINUTE)
+                tape.commit([candle("BTC", at, close_e8=at % 1_000 + 7)])
+        copy_to_file(db, path, (MIGRATIONS,))
+    return path
+
+
+@pytest.fixture
+def two_days(db: Database, lived: str) -> Days:
+    """`two_days(shelf)` is the test's database with those days in it, as a tape that reads from a shelf too."""
+
+    def load(shelf: Shelf) -> Tape:
+        load_file(lived, db, (MIGRATIONS,))
+        return Tape(db, clock=VirtualClock(NOW - 10 * MINUTE), fetch=shelf.get)
+
+    return load
 
 
 def facts(symbol: str, at: int) -> list[Observation]:
@@ -96,9 +117,9 @@ def count(db: Database) -> dict[str, int]:
     return {family.table: db.all(sql(f"SELECT COUNT(*) FROM {family.table}"))[0][0] for family in ALL_FAMILIES}
 
 
-def test_what_is_read_does_not_change_and_only_old_chunks_leave(db: Database) -> None:
+def test_what_is_read_does_not_change_and_only_old_chunks_leave(db: Database, two_days: Days) -> None:
     shelf = Shelf()
-    tape = two_days(db, shelf)
+    tape = two_days(shelf)
     before, rows = read(tape), sum(count(db).values())
     moved = retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     assert moved > 500 and sum(count(db).values()) == rows - moved
@@ -110,17 +131,17 @@ def test_what_is_read_does_not_change_and_only_old_chunks_leave(db: Database) ->
         assert NOW - keep - family.span_ms <= oldest
 
 
-def test_retiring_twice_moves_nothing_the_second_time(db: Database) -> None:
+def test_retiring_twice_moves_nothing_the_second_time(db: Database, two_days: Days) -> None:
     shelf = Shelf()
-    two_days(db, shelf)
+    two_days(shelf)
     retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     objects = dict(shelf.objects)
     assert retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything) == 0 and shelf.objects == objects
 
 
-def test_a_row_that_comes_while_the_archive_is_written_is_not_lost(db: Database) -> None:
+def test_a_row_that_comes_while_the_archive_is_written_is_not_lost(db: Database, two_days: Days) -> None:
     shelf = Shelf()
-    tape, late = two_days(db, shelf), list[int]()
+    tape, late = two_days(shelf), list[int]()
 
     def put(content: bytes) -> str:
         late.append(5_000 + len(late))
@@ -137,9 +158,9 @@ def test_a_row_that_comes_while_the_archive_is_written_is_not_lost(db: Database)
     assert read(tape) == before and newest_close() == late[-1]
 
 
-def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database) -> None:
+def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database, two_days: Days) -> None:
     shelf = Shelf()
-    tape = two_days(db, shelf)
+    tape = two_days(shelf)
     before, rows = read(tape), count(db)
     taken = 3
 
@@ -160,9 +181,9 @@ def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database) -> No
 
 
 @pytest.mark.parametrize("act", [0, 3, *(pytest.param(act, marks=pytest.mark.proof) for act in (1, 2))])
-def test_a_kill_between_archive_and_delete_is_harmless(db: Database, act: int) -> None:
+def test_a_kill_between_archive_and_delete_is_harmless(db: Database, two_days: Days, act: int) -> None:
     shelf = Shelf()
-    tape = two_days(db, shelf)
+    tape = two_days(shelf)
     before = read(tape)
     with pytest.raises(Killed):
         retire_rows(cast(Database, Fragile(db, act)), shelf.put, keep=KEEP, now=NOW, watched=everything)
@@ -174,9 +195,9 @@ def test_a_kill_between_archive_and_delete_is_harmless(db: Database, act: int) -
     assert set(shelf.objects) == kept
 
 
-def test_imported_rows_never_leave(db: Database) -> None:
+def test_imported_rows_never_leave(db: Database, two_days: Days) -> None:
     shelf = Shelf()
-    tape = two_days(db, shelf)
+    tape = two_days(shelf)
     old = [Mid("SOL", T0 + 5_000 * number, number) for number in range(100)]
     old_bars = [candle("SOL", T0 + MINUTE * number, close_e8=number) for number in range(100)]
     tape.commit([*old, *old_bars], assumed=lambda fact: fact.bucket_ts + MINUTE)
@@ -188,9 +209,11 @@ def test_imported_rows_never_leave(db: Database) -> None:
     assert tape.mids("SOL", since=T0, until=NOW, view=View(T0 + 2 * MINUTE)) == old[:13]
 
 
-def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_before(db: Database) -> None:
+def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_before(
+    db: Database, two_days: Days
+) -> None:
     shelf = Shelf()
-    tape = two_days(db, shelf)
+    tape = two_days(shelf)
     all_mids = tape.mids("BTC", since=T0, until=NOW, view=View(NOW))
     before = read_mids(tape, "ETH"), read_others(tape)
     rows = sum(count(db).values())
@@ -203,10 +226,10 @@ def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_be
     assert archived == len(all_mids) - len(kept), "of two symbols one is archived"
 
 
-def test_who_watches_is_asked_chunk_by_chunk(db: Database) -> None:
+def test_who_watches_is_asked_chunk_by_chunk(db: Database, two_days: Days) -> None:
     """A symbol that is added to a watchlist while rows leave is watched from the next chunk on."""
     shelf = Shelf()
-    tape = two_days(db, shelf)
+    tape = two_days(shelf)
     watched: set[str] = set()
     steps = retire_in_steps(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: watched)
     gone = [next(steps) for _ in range(10)]
@@ -216,9 +239,9 @@ def test_who_watches_is_asked_chunk_by_chunk(db: Database) -> None:
     assert len(tape.mids("BTC", since=T0, until=NOW, view=View(NOW))) == 2 * 144 - 10
 
 
-def test_steps_are_small_and_sum_up(db: Database) -> None:
+def test_steps_are_small_and_sum_up(db: Database, two_days: Days) -> None:
     shelf, whole = Shelf(), Shelf()
-    tape = two_days(db, shelf)
+    tape = two_days(shelf)
     before = read(tape)
     steps = []
     for moved in retire_in_steps(db, shelf.put, keep=KEEP, now=NOW, watched=everything):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tapebook.api import app
+from tapebook.clock import VirtualClock
 from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, SkillNote
@@ -486,16 +488,24 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("what", DAMAGE)
-def test_rows_that_are_damaged_cost_their_section(what: str, tmp_path: Path) -> None:
-    home, (statement, name) = tmp_path / "home", DAMAGE[what]
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """The home of such a desk that holds a position, and when that was; only to be copied."""
+    home = tmp_path_factory.mktemp("full") / "home"
     with desk(home) as floor:
         before = Full(floor)
         assert before.decide(reply("open", "long", 100)).status == "placed"
         floor.later(10_000, BTC=100, ETH=100)
         floor.work(before.agent)
-        floor.rooms.book_db.execute(sql(statement))
-        clock = floor.clock
+        return home, floor.clock.now()
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_rows_that_are_damaged_cost_their_section(what: str, filled: tuple[Path, int], tmp_path: Path) -> None:
+    (home, now), (statement, name) = filled, DAMAGE[what]
+    home, clock = shutil.copytree(home, tmp_path / "home"), VirtualClock(now)
+    with closing(Rooms(home, clock=clock)) as rooms:
+        rooms.book_db.execute(sql(statement))
     # Another process, which remembers nothing.
     with closing(Rooms(home, clock=clock)) as rooms:
         floor = Desk(rooms, clock)

@@ -234,13 +234,13 @@ def test_price_of_a_packet_is_as_old_as_its_bar(tmp_path: Path) -> None:
 
 
 def test_from_memory_it_is_the_same_to_the_last_byte(tmp_path: Path) -> None:
-    heads, bars = [], walk(8, seed=3)
+    heads, bars = [], walk(6, seed=3)
     for name in ("tape", "reel"):
         (tmp_path / name).mkdir()
         with imported(tmp_path / name, bars) as (rooms, clock):
             if name == "reel":
                 rooms.tape = ForwardTape(rooms.tape_db, clock=clock, fetch=rooms.archive.get)
-            agent = lived(rooms, clock, TREND, hours=8)
+            agent = lived(rooms, clock, TREND, hours=6)
             heads.append(rooms.log.head(rooms.book.stream(agent.id)))
             assert [event for event in booked(rooms, agent) if event[0] == "fill"]
     assert heads[0] == heads[1]
@@ -248,13 +248,13 @@ def test_from_memory_it_is_the_same_to_the_last_byte(tmp_path: Path) -> None:
 
 def test_nothing_of_the_future_is_seen(tmp_path: Path) -> None:
     """Other bars after a moment change nothing that was decided or booked before it."""
-    runs, bars, cut = [], walk(8, seed=3), START + 5 * HOUR
+    runs, bars, cut = [], walk(6, seed=3), START + 5 * HOUR
     worthless = {"open_e8": E8, "low_e8": E8, "close_e8": E8}
     other = [bar if bar.end <= cut else msgspec.structs.replace(bar, **worthless) for bar in bars]
     for name, history in (("one", bars), ("other", other)):
         (tmp_path / name).mkdir()
         with imported(tmp_path / name, history) as (rooms, clock):
-            agent = lived(rooms, clock, TREND, hours=8)
+            agent = lived(rooms, clock, TREND, hours=6)
             early = [run for run in runs_of(rooms, agent) if run.as_of <= cut + GRACE_MS]
             happened = [event for event in booked(rooms, agent) if event[2] <= cut]
             runs.append(([run.packet_sha256 for run in early], happened))

@@ -285,7 +285,7 @@ def test_a_model_reflects_and_a_bad_answer_leaves_the_note_that_stands(
         assert floor.is_whole()
 
 
-@pytest.mark.parametrize("step", [2_000, 1])
+@pytest.mark.parametrize("step", [1, pytest.param(2_000, marks=pytest.mark.proof)])
 def test_lessons_are_registered_judged_and_shown_and_exits_are_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

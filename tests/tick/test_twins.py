@@ -166,7 +166,7 @@ ENDS = [({"learning_rate_e4": 1}, {"learning_rate_e4": 10_000}), ({"context_wind
     ("low", "high"),
     [
         *(pytest.param(*ends, marks=pytest.mark.proof) for ends in ENDS),
-        ({"max_memory_size": 1}, {"max_memory_size": 10**6}),
+        pytest.param({"max_memory_size": 1}, {"max_memory_size": 10**6}, marks=pytest.mark.proof),
     ],
 )
 def test_the_ends_of_the_settings_trade_differently(tmp_path: Path, low: dict[str, int], high: dict[str, int]) -> None:

@@ -34,7 +34,7 @@ from math import lcm
 import msgspec
 
 from tapebook.broker.port import Quotes
-from tapebook.domain.instants import MINUTE, SECOND
+from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle
 from tapebook.domain.order import FillRule, Increments
 from tapebook.domain.position import Position
@@ -248,6 +248,8 @@ class MarginWindows:
         self._fill = fill
         self._lengths: dict[str, int] = {}
         self._known: dict[str, dict[int, Candle]] = {}
+        # For each symbol the hour that was looked at last, and whether nothing was observed in it.
+        self._hours: dict[str, tuple[int, bool]] = {}
 
     def next_window(self, held: Collection[Position], walked: int) -> MarginWindow:
         """The first stretch that is not walked and any of the positions was there in; lengths divide one another.
@@ -309,11 +311,24 @@ class MarginWindows:
     def _bar_from_mids(self, symbol: str, begins: int) -> Candle | None:
         """A bar made of the midpoints of its time."""
         length = self._lengths[symbol]
+        if self._is_quiet(symbol, begins, begins + length):
+            return None
         mids = [mid.price_e8 for mid in self._quotes.mids(symbol, since=begins, until=begins + length - 1)]
         if not mids:
             return None
         prices = (mids[0], max(mids), min(mids), mids[-1])
         return Candle(symbol, length // SECOND, begins, *prices, 0.0, 0.0, len(mids))
+
+    def _is_quiet(self, symbol: str, begins: int, end: int) -> bool:
+        """Whether nothing was observed in the hour of a bar: days without a market would be asked for by the minute."""
+        hour = begins - begins % HOUR
+        if end > min(hour + HOUR, self._until):
+            return False
+        looked_at, quiet = self._hours.get(symbol, (-1, False))
+        if looked_at != hour:
+            quiet = not self._quotes.mids(symbol, since=hour, until=min(hour + HOUR, self._until) - 1)
+            self._hours[symbol] = hour, quiet
+        return quiet
 
     def _extreme(self, held: Position, bars: Sequence[Candle], end: int) -> AdverseMove:
         if not bars:

@@ -8,6 +8,7 @@ moved.
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from tapebook.domain.text import plural, sanitise_lines
 from tapebook.errors import BadInput
 from tapebook.library.entries import ManualFiles, write_manual_file
 from tapebook.settings.profiles import apply_settings, differences, require_name
+from tapebook.tape.registry import ListedAsset
 from tapebook.tape.view import View
 from tapebook.tick.quotes import TapeQuotes, position_marks
 from tapebook.wiring import Rooms
@@ -182,11 +184,11 @@ def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new:
     if not new and after.manual != before.manual:
         _write_manual(rooms, before, after)
     version = rooms.book.save_agent(after, at=rooms.clock.now(), reason=words)
-    warnings = [] if new else _unattended_warnings(rooms, before, after)
+    warnings, markets = [] if new else _unattended_warnings(rooms, before, after), KnownMarkets(rooms)
     if (before.watchlist, before.caps.max_leverage) != (after.watchlist, after.caps.max_leverage):
-        markets = KnownMarkets(rooms)
         warnings += [*markets.unknown_warnings(after), *markets.leverage_warnings(after)]
-    return SavedAgent(after.name, version, new, differences(before, after), _agent_notes(rooms, after), warnings)
+    notes = _agent_notes(rooms, after, markets)
+    return SavedAgent(after.name, version, new, differences(before, after), notes, warnings)
 
 
 def _write_manual(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
@@ -225,8 +227,8 @@ def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -
         raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
 
 
-def _agent_notes(rooms: Rooms, agent: AgentProfile) -> list[str]:
-    known, unknown = rooms.tape.symbols(*TRADED_KINDS), KnownMarkets(rooms).unknown_symbols(agent)
+def _agent_notes(rooms: Rooms, agent: AgentProfile, markets: "KnownMarkets") -> list[str]:
+    known, unknown = rooms.tape.symbols(*TRADED_KINDS), markets.unknown_symbols(agent)
     missing = [symbol for symbol in agent.watchlist if known and symbol not in known and symbol not in unknown]
     return [f"the tape has nothing of {', '.join(missing)} yet: check how it is written"] if missing else []
 
@@ -241,9 +243,15 @@ class KnownMarkets:
     """
 
     def __init__(self, rooms: Rooms) -> None:
-        self._assets = {asset.symbol: asset for asset in rooms.tape.registry.assets(view=View(rooms.clock.now()))}
+        self._rooms = rooms
         self._rows = set(rooms.tape.symbols(*TRADED_KINDS))
         self._margins = MarginTiers(rooms.config.paper.default_max_leverage)
+
+    @cached_property
+    def _assets(self) -> dict[str, ListedAsset]:
+        """Read when it is asked for: that takes longer than all else here, and symbols with rows need none of it."""
+        found = self._rooms.tape.registry.assets(view=View(self._rooms.clock.now()))
+        return {asset.symbol: asset for asset in found}
 
     def unknown_symbols(self, agent: AgentProfile) -> list[str]:
         """What an agent watches that is no market which is listed, and of which nothing was imported."""

@@ -56,6 +56,7 @@ class Check(msgspec.Struct, frozen=True):
 
 def health_checks(rooms: Rooms, *, archive: bool = True) -> list[Check]:
     """Every check, in a fixed order; without `archive`, not whether it has all that rows name, which takes long."""
+    markets = KnownMarkets(rooms)
     return [
         Check("settings", True, f"{rooms.home / 'tapebook.toml'} (owner {rooms.config.owner})"),
         _private(rooms),
@@ -70,8 +71,8 @@ def health_checks(rooms: Rooms, *, archive: bool = True) -> list[Check]:
         _gaps(rooms),
         *_problems(rooms),
         _agents(rooms),
-        *_watchlists(rooms),
-        *_leverage(rooms),
+        *_watchlists(rooms, markets),
+        *_leverage(rooms, markets),
         _degraded_runs(rooms),
         _spool(rooms),
         *([_archive_objects(rooms)] if archive else []),
@@ -240,9 +241,9 @@ def _agents(rooms: Rooms) -> Check:
 _UNHEARD = "of which the tape has nothing"
 
 
-def _watchlists(rooms: Rooms) -> list[Check]:
+def _watchlists(rooms: Rooms, markets: KnownMarkets) -> list[Check]:
     """The symbols that agents watch and nobody has heard of: the registry, or the tape once it has heard of any."""
-    known, markets = set(rooms.tape.symbols(*TRADED_KINDS)), KnownMarkets(rooms)
+    known = set(rooms.tape.symbols(*TRADED_KINDS))
     agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
     watchers = dict[str, list[str]]()
     unlisted = {symbol for profile in agents for symbol in markets.unknown_symbols(profile)}
@@ -261,9 +262,8 @@ def _watchlists(rooms: Rooms) -> list[Check]:
     ]
 
 
-def _leverage(rooms: Rooms) -> list[Check]:
+def _leverage(rooms: Rooms, markets: KnownMarkets) -> list[Check]:
     """Agents that may ask for more leverage than is given."""
-    markets = KnownMarkets(rooms)
     agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
     return [
         Check("leverage", False, f"{profile.name}: {words}; lower it with `tapebook agents edit {profile.name}`")

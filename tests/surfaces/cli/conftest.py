@@ -66,11 +66,9 @@ def own(made: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> str:
+def home(demo_hour: Path) -> str:
     """A home with an hour of a demo in it; tests only read it."""
-    folder = tmp_path_factory.mktemp("demo") / "home"
-    app.demo(folder, seconds=3.0, seed=7, paced=False, progress=lambda step: None)
-    return str(folder)
+    return str(demo_hour)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import msgspec
@@ -207,20 +207,6 @@ def ask_api(port: int, path: str, **headers: str) -> tuple[int, Any]:
             time.sleep(0.1)
 
 
-def test_stops_cleanly_when_told_to(home: str) -> None:
-    port = free_port()
-    desk = start("up", "--with-api", "--api-port", str(port), "--home", home)
-    children = await_children(desk.pid, 5)
-    status, agents = ask_api(port, "/agents")
-    assert status == 200 and {agent["name"] for agent in agents} == {"btc-5m", "demo-ensemble"}
-    desk.send_signal(signal.SIGTERM)
-    _, said = desk.communicate(timeout=60)
-    assert desk.returncode == 0, said
-    assert not any(child.is_running() for child in children)
-    with app.open(home) as book:
-        assert book._rooms.leases.watch_others() == 0 and book.verify() == []
-
-
 def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(home: str) -> None:
     port = free_port()
     desk = start("up", "--with-api", "--api-port", str(port), "--home", home)
@@ -239,10 +225,13 @@ def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(hom
     assert not psutil.wait_procs(children, timeout=30)[1]
 
 
-def test_a_token_of_a_desk_that_serves_is_written_nowhere(home: str, run: Run) -> None:
+def test_stops_cleanly_when_told_to_and_writes_a_token_nowhere(home: str, run: Run) -> None:
     port = free_port()
     desk = start("--log-json", "up", "--with-api", "--api-port", str(port), "--home", home)
-    assert ask_api(port, "/agents")[0] == 200, "nobody has a token yet"
+    children = await_children(desk.pid, 5)
+    status, agents = ask_api(port, "/agents")
+    assert status == 200, "nobody has a token yet"
+    assert {agent["name"] for agent in agents} == {"btc-5m", "demo-ensemble"}
     token = run("tokens", "add", "bot", "--home", home)[1].splitlines()[0]
     assert ask_api(port, "/agents")[0] == 401, "from the first token on, everybody needs one"
     assert ask_api(port, "/agents", authorization=f"Bearer {token}")[0] == 200
@@ -251,6 +240,9 @@ def test_a_token_of_a_desk_that_serves_is_written_nowhere(home: str, run: Run) -
     desk.send_signal(signal.SIGTERM)
     texts = [*desk.communicate(timeout=60), *(run(command, "--home", home)[1] for command in ("doctor", "backup"))]
     assert desk.returncode == 0 and all(texts), "log lines, events, and both commands said something"
+    assert not any(child.is_running() for child in children)
+    with app.open(home) as book:
+        assert book._rooms.leases.watch_others() == 0 and book.verify() == []
     kept = [path.read_bytes() for path in Path(home).rglob("*") if path.is_file()]
     assert all(token[-20:].encode() not in each for each in [*kept, *(text.encode() for text in texts)])
 
@@ -322,19 +314,24 @@ def test_one_role_alone(home: str, role: str, run: Run) -> None:
     assert code == 0 and out.count("\n") == 1
 
 
-def test_json_is_one_object_for_each_event_and_a_summary(home: str) -> None:
-    desk = start("up", "--json", "--home", home)
-    await_children(desk.pid, 4)[0].kill()
+def test_events_and_log_lines_are_json_and_there_is_a_summary(home: str) -> None:
+    desk = start("--log-json", "up", "--json", "--home", home)
+    (worker,) = [each for each in await_children(desk.pid, 4) if "worker" in each.cmdline()]
+    assert "--log-json" in worker.cmdline()
+    with app.open(home) as book:
+        book.halt(reason="a test")
+    worker.kill()
     ticked = start("tick", "btc-5m", "BTC", "--home", home)
     assert ticked.communicate(timeout=60) and ticked.returncode == 0, "a process that is not of the desk"
-    assert desk.stdout
-    events: list[dict[str, Any]] = []
-    while not {event["event"] for event in events} >= {"decision", "notice"}:
-        events.append(json.loads(desk.stdout.readline()))
+    assert desk.stdout and desk.stderr
+    events = read_until_seen(desk.stdout, {"decision", "notice"})
+    lines = read_until_seen(desk.stderr, {"role ended", "desk"})
     desk.send_signal(signal.SIGTERM)
     # Not `communicate`, which does not know what was read ahead.
     *later, summary = map(json.loads, desk.stdout)
-    assert desk.communicate(timeout=90)[1] == "" and desk.returncode == 0
+    lines += [json.loads(line) for line in desk.stderr]
+    desk.communicate(timeout=90)
+    assert desk.returncode == 0
     decisions = [event for event in events + later if event["event"] == "decision"]
     mine = next(event for event in decisions if event["agent"] == "btc-5m")
     assert mine["symbol"] == "BTC" and mine["actions"] == ["hold"] and mine["run_id"]
@@ -342,6 +339,20 @@ def test_json_is_one_object_for_each_event_and_a_summary(home: str) -> None:
     assert any("ended with code -9; it is started again" in text for text in notices)
     assert (summary["event"], summary["decisions"], summary["restarts"]) == ("summary", len(decisions), 1)
     assert summary["holds"] == len([event for event in decisions if event["status"] == "held"])
+    ended = next(each for each in lines if each["event"] == "role ended")
+    assert (ended["level"], ended["logger"], ended["role"], ended["code"]) == ("warning", "tapebook.desk", "worker", -9)
+    halted = next(each for each in lines if each["event"] == "desk")
+    assert halted["level"] == "warning" and "a test" in str(halted["text"])
+
+
+def read_until_seen(pipe: IO[str], wanted: set[str]) -> list[dict[str, Any]]:
+    """The lines of a desk, each an object, until every wanted event was among them."""
+    found: list[dict[str, Any]] = []
+    while not {each["event"] for each in found} >= wanted:
+        line = pipe.readline()
+        assert line, found
+        found.append(json.loads(line))
+    return found
 
 
 def test_a_closed_pipe_ends_the_desk(home: str) -> None:
@@ -380,23 +391,3 @@ def test_tick_waits_for_nobody_who_is_alive(home: str, run: Run) -> None:
         rooms.leases.release(held)
     code, out, err = run("tick", "btc-5m", "BTC", "--home", home)
     assert code == 0, err
-
-
-def test_log_lines_are_json_from_every_process_of_the_desk(home: str) -> None:
-    desk = start("--log-json", "up", "--quiet", "--home", home)
-    (worker,) = [each for each in await_children(desk.pid, 4) if "worker" in each.cmdline()]
-    assert "--log-json" in worker.cmdline()
-    with app.open(home) as book:
-        book.halt(reason="a test")
-    worker.kill()
-    assert desk.stderr
-    lines: list[dict[str, Any]] = []
-    while not {line["event"] for line in lines} >= {"role ended", "desk"}:
-        line = desk.stderr.readline()
-        lines += [json.loads(line)] if line.startswith("{") else []
-    desk.send_signal(signal.SIGTERM)
-    assert desk.communicate(timeout=90)[0] == "" and desk.returncode == 0
-    ended = next(each for each in lines if each["event"] == "role ended")
-    assert (ended["level"], ended["logger"], ended["role"], ended["code"]) == ("warning", "tapebook.desk", "worker", -9)
-    halted = next(each for each in lines if each["event"] == "desk")
-    assert halted["level"] == "warning" and "a test" in str(halted["text"])

@@ -286,7 +286,7 @@ def test_demo_can_be_interrupted_and_goes_on(tmp_path: Path) -> None:
     out, err = demo.communicate(timeout=60)
     assert (demo.returncode, out) == (130, b"")
     assert err.splitlines()[-1] == b"stopped; run the same command again to go on"
-    again = command(*words, "--seconds", "2", "--fast", stdout=subprocess.PIPE)
+    again = command(*words, "--seconds", "0.7", "--fast", stdout=subprocess.PIPE)
     out, err = again.communicate(timeout=60)
     assert again.returncode == 0, err
     assert b"packets equal byte for byte" in out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tapebook.api import app
 from tapebook.desk.demo import prepare_demo_home
@@ -84,13 +84,23 @@ class Watched:
             self.problems.append(f"asked elsewhere: {url}")
 
 
-@pytest.fixture
-def watched(served: str, browser: Browser) -> Iterator[Watched]:
-    """A fresh page; whatever it complains about fails the test."""
+@pytest.fixture(scope="module")
+def visitor(browser: Browser) -> Iterator[BrowserContext]:
+    """Somebody who has been here before: scripts and styles, which are most of a page, are fetched once."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def watched(served: str, visitor: BrowserContext) -> Iterator[Watched]:
+    """A fresh page; whatever it complains about fails the test."""
+    found = Watched(visitor.new_page(), served)
     try:
-        found = Watched(context.new_page(), served)
         yield found
         assert found.problems == []
+        # What was chosen, such as the theme, is the test's own.
+        found.page.evaluate("localStorage.clear()")
+        visitor.clear_cookies()
     finally:
-        context.close()
+        found.page.close()
