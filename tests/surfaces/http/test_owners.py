@@ -272,9 +272,11 @@ def test_no_tool_resource_or_prompt_gives_a_row_of_another_owner(
 
     async def run() -> tuple[dict[str, list[str]], list[str]]:
         headers = {"authorization": f"Bearer {served.tokens[mine]}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
-            async with Client(streamable_http_client(mcp_url, http_client=http), mode=mode) as client:
-                return await ask(client)
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(mcp_url, http_client=http), mode=mode) as client,
+        ):
+            return await ask(client)
 
     said, listed = asyncio.run(run())
     for text in (*said[mine], *said[other], *listed):
