@@ -1,5 +1,6 @@
 """The programs of `examples/` run offline, end to end, and every packet they were given can be made again."""
 
+import inspect
 import json
 import sys
 import threading
@@ -96,6 +97,36 @@ def test_an_agent_of_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode
     check(home, "tools", load("tool_agent", monkeypatch).run(str(home), model_url, "local", count=124), trades=2)
     with app.open(home) as tb:
         assert {each["engine"] for each in tb.runs("tools")} == {"local"}
+
+
+# As freqtrade documents them for strategies of interface version 3; each is called with keywords alone.
+CALLBACKS = {
+    "bot_start": [],
+    "populate_indicators": ["dataframe", "metadata"],
+    "populate_entry_trend": ["dataframe", "metadata"],
+    "populate_exit_trend": ["dataframe", "metadata"],
+    "confirm_trade_entry": [
+        *("pair", "order_type", "amount", "rate", "time_in_force", "current_time", "entry_tag", "side"),
+    ],
+    "confirm_trade_exit": [
+        *("pair", "trade", "order_type", "amount", "rate", "time_in_force", "exit_reason", "current_time"),
+    ],
+    "order_filled": ["pair", "trade", "order", "current_time"],
+}
+
+
+def test_the_callbacks_of_a_freqtrade_strategy_are_those_it_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """freqtrade brings a hundred packages, so tests do without; where it is installed, it has the word."""
+    strategy = load("freqtrade_strategy", monkeypatch).TapebookStrategy
+    base = strategy.__mro__[1]
+    for name, expected in CALLBACKS.items():
+        for kind in (strategy, base) if base is not object else (strategy,):
+            found = inspect.signature(getattr(kind, name)).parameters.values()
+            assert [each.name for each in found if each.kind is not each.VAR_KEYWORD][1:] == expected, (kind, name)
+        takes_more = any(
+            each.kind is each.VAR_KEYWORD for each in inspect.signature(getattr(strategy, name)).parameters.values()
+        )
+        assert takes_more or name.startswith("populate_"), f"{name} must take what later versions add"
 
 
 def test_a_freqtrade_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
