@@ -1,9 +1,8 @@
 -- name: append
--- Adds one event and returns its place; a second writer of the same place gets nothing back.
+-- Adds one event; a second writer of the same place changes no row.
 INSERT INTO log_events (owner, deployment, seq, kind, schema_version, happened_at, known_at, body, packed, hash)
 VALUES (:owner, :deployment, :seq, :kind, :schema_version, :happened_at, :known_at, :body, :packed, :hash)
-ON CONFLICT (owner, deployment, seq) DO NOTHING
-RETURNING seq;
+ON CONFLICT (owner, deployment, seq) DO NOTHING;
 
 -- name: newest_of_kinds
 -- The newest event of each kind among the rows of a stream.
