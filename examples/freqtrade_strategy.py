@@ -76,7 +76,8 @@ class TapebookStrategy(IStrategy):
         **kwargs: Any,
     ) -> bool:
         """Records the entry with what was known; False where the guard advises against it."""
-        run = self._record(pair, "open", entry_tag or "entry signal", rate, side=side, notional_usd=amount * rate)
+        terms = {"side": side, "notional_usd": amount * rate}
+        run = self._record(pair, "open", entry_tag or "entry signal", rate, candle=self._candle(current_time), **terms)
         return run["actions"][0]["verdict"] == "allowed" or not self.obey_guard
 
     def confirm_trade_exit(
@@ -112,11 +113,21 @@ class TapebookStrategy(IStrategy):
         )
         self.tb.learn("freqtrade")
 
-    def _record(self, pair: str, action: Any, reason: str, rate: float, **terms: Any) -> Any:
+    def _candle(self, moment: datetime) -> int:
+        step = MINUTES[self.timeframe] * 60_000
+        return _milliseconds(moment) // step * step
+
+    def _record(
+        self, pair: str, action: Any, reason: str, rate: float, *, candle: int | None = None, **terms: Any
+    ) -> Any:
         symbol = self.symbols[pair]
         self.tb.observe(symbol, prices=rate)
-        with self.tb.decision("freqtrade", symbol) as decision:
-            return decision.record(action, reason=reason, provider=type(self).__name__, **terms)
+        with self.tb.decision("freqtrade", symbol, at=candle) as decision:
+            if decision.run is None:
+                return decision.record(action, reason=reason, provider=type(self).__name__, **terms)
+        # An entry that was recorded before a crash waits for its fill; one that was filled is another entry.
+        placed = decision.run["status"] == "placed"
+        return decision.run if placed else self._record(pair, action, reason, rate, **terms)
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -10,8 +10,9 @@ machine too, and the decision is still recorded with the packet it was made from
 import sys
 from typing import TypedDict
 
-from langgraph.graph import END, START, StateGraph
-from market import minutes
+from langgraph.graph import END, StateGraph
+from langgraph.graph import START as BEGIN
+from market import MINUTE, START, minutes, open_home
 
 import tapebook
 
@@ -19,6 +20,7 @@ import tapebook
 class TradingState(TypedDict, total=False):
     """What goes from node to node."""
 
+    moment: int
     price: float
     packet: str
     ticket: str
@@ -33,7 +35,7 @@ def build_graph(tb: tapebook.Tapebook, agent: str, symbol: str):
     def recall(state: TradingState) -> TradingState:
         tb.observe(symbol, prices=state["price"])
         tb.learn(agent)
-        offer = tb.offer_decision(agent, symbol)
+        offer = tb.offer_decision(agent, symbol, at=state["moment"])
         return {"packet": offer.text, "ticket": offer.ticket}
 
     def decide(state: TradingState) -> TradingState:
@@ -47,7 +49,8 @@ def build_graph(tb: tapebook.Tapebook, agent: str, symbol: str):
             state["ticket"], state["action"], reason=state["reason"], confidence=0.55, provider="graph", **terms
         )
         if run["status"] == "placed":
-            side = "buy" if state["action"] == "open" else "sell"
+            # The run is that of the moment: one that was recorded before a crash is given again.
+            side = "buy" if run["actions"][0]["action"] == "open" else "sell"
             told = {"id": run["run_id"], "side": side, "size": 0.002, "price": state["price"]}
             tb.record_fill(agent, symbol, run=run["run_id"], last=True, **told)
         return {"run_id": run["run_id"]}
@@ -55,21 +58,19 @@ def build_graph(tb: tapebook.Tapebook, agent: str, symbol: str):
     graph = StateGraph(TradingState)
     for node in (recall, decide, record):
         graph.add_node(node.__name__, node)
-    for before, after in ((START, "recall"), ("recall", "decide"), ("decide", "record"), ("record", END)):
+    for before, after in ((BEGIN, "recall"), ("recall", "decide"), ("decide", "record"), ("record", END)):
         graph.add_edge(before, after)
     return graph.compile()
 
 
 def run(home: str, *, count: int = 160) -> tapebook.ReplayReport:
-    tapebook.init(home)
-    clock = tapebook.VirtualClock(0)
-    with tapebook.open(home, clock=clock) as tb:
-        tb.add_agent("graph", {"watch": "BTC", "broker": "external"})
+    clock = tapebook.VirtualClock(START)
+    with open_home(home, "graph", clock=clock) as tb:
         graph = build_graph(tb, "graph", "BTC")
-        for number, bar in enumerate(minutes(clock, count)):
+        for number, bar in minutes(clock, count, since=tb.now()):
             tb.observe("BTC", candles=[bar])
             if number >= 60 and number % 10 == 0:
-                graph.invoke({"price": bar["close"]})
+                graph.invoke({"moment": START + (number + 1) * MINUTE, "price": bar["close"]})
         tb.learn("graph")
         print(f"{len(tb.trades('graph', status='closed'))} trades")
         return tb.replay()

@@ -8,9 +8,12 @@ gets the tools of `tapebook mcp`.
 """
 
 import asyncio
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
+from market import open_home
 from mcp import Client, StdioServerParameters
 
 import tapebook
@@ -36,15 +39,23 @@ async def read_packet(client: Client, agent: str, symbol: str) -> tuple[str, str
     return text, ticket
 
 
-async def chat(client: Client, agent: str, symbol: str, price: float) -> str:
-    """One turn: look, read, decide, trade, tell."""
-    await call(client, "record", what="price", symbol=symbol, price=price)
-    text, ticket = await read_packet(client, agent, symbol)
-    holds = "position_side: long" in text
-    told = {"action": "close"} if holds else {"action": "open", "side": "long", "notional_usd": 150.0}
-    told |= {"reason": "in and out by turns", "confidence": 0.55, "provider": "chat"}
-    made = await call(client, "record", what="decision", agent=agent, symbol=symbol, ticket=ticket, **told)
-    side, run_id = ("sell" if holds else "buy"), made["id"]
+async def chat(client: Client, agent: str, symbol: str, price: float, turn: Path) -> str:
+    """One turn: look, read, decide, trade, tell. What was decided is noted first, so that a cut turn is told again."""
+    if not turn.exists():
+        await call(client, "record", what="price", symbol=symbol, price=price)
+        text, ticket = await read_packet(client, agent, symbol)
+        told = {"action": "close"} if "position_side: long" in text else {"action": "open", "side": "long"}
+        told |= {"notional_usd": 150.0} if told["action"] == "open" else {}
+        written = turn.with_suffix(".part")
+        written.write_text(json.dumps({"ticket": ticket, **told}), "utf-8")
+        written.rename(turn)
+    told = json.loads(turn.read_text("utf-8")) | {
+        "reason": "in and out by turns",
+        "confidence": 0.55,
+        "provider": "chat",
+    }
+    made = await call(client, "record", what="decision", agent=agent, symbol=symbol, **told)
+    side, run_id = ("buy" if told["action"] == "open" else "sell"), made["id"]
     fill = {"id": f"fill of {run_id}", "side": side, "size": 0.002, "price": price, "run_id": run_id}
     await call(client, "record", what="fill", agent=agent, symbol=symbol, **fill)
     return run_id
@@ -55,8 +66,9 @@ async def talk(home: str, agent: str, symbol: str, prices: list[float]) -> None:
         command=sys.executable, args=["-c", SERVER, "mcp", "--allow", "record", "--home", home]
     )
     async with Client(words) as client:
-        for price in prices:
-            run_id = await chat(client, agent, symbol, price)
+        for number, price in enumerate(prices):
+            run_id = await chat(client, agent, symbol, price, Path(f"{home}-turn-{number}.json"))
+            print(f"turn {number}: {run_id}", flush=True)
         about = (await call(client, "explain_decision", run_id=run_id))["about"]
         print(f"{about['actions'][0]['action']}: {about['actions'][0]['reason']} ({about['status']})")
         history = await call(client, "query_trade_history", agent=agent)
@@ -64,9 +76,7 @@ async def talk(home: str, agent: str, symbol: str, prices: list[float]) -> None:
 
 
 def run(home: str, prices: list[float]) -> tapebook.ReplayReport:
-    tapebook.init(home)
-    with tapebook.open(home) as tb:
-        tb.add_agent("chat", {"watch": "BTC", "broker": "external"})
+    open_home(home, "chat").close()
     asyncio.run(talk(home, "chat", "BTC", prices))
     with tapebook.open(home) as tb:
         return tb.replay()

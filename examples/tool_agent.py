@@ -11,7 +11,7 @@ import sys
 import urllib.request
 from typing import Any
 
-from market import minutes
+from market import MINUTE, START, minutes, open_home
 
 import tapebook
 
@@ -50,9 +50,11 @@ class ToolAgent:
     """One turn is a conversation: the model calls tools until it says something."""
 
     def __init__(self, tb: tapebook.Tapebook, url: str, model: str) -> None:
-        self.tb, self.url, self.model, self.offer = tb, url, model, None
+        self.tb, self.url, self.model = tb, url, model
 
-    def turn(self, price: float) -> str:
+    def turn(self, price: float, moment: int) -> str:
+        # One ticket per turn: after a crash the turn is done again, and its decision is the one that is there.
+        self.offer = self.tb.offer_decision("tools", SYMBOL, at=moment)
         messages: list[dict[str, Any]] = [{"role": "user", "content": f"BTC is at {price}. Decide once, then say why."}]
         for _ in range(6):
             answer = self._ask(messages)
@@ -73,10 +75,8 @@ class ToolAgent:
     def _call(self, name: str, arguments: dict[str, Any], price: float) -> str:
         try:
             if name == "what_is_known":
-                self.offer = self.tb.offer_decision("tools", SYMBOL)
                 return self.offer.text
-            offer = self.offer or self.tb.offer_decision("tools", SYMBOL)
-            run = self.tb.record_decision(offer.ticket, arguments.pop("action"), provider=self.model, **arguments)
+            run = self.tb.record_decision(self.offer.ticket, arguments.pop("action"), provider=self.model, **arguments)
         except (tapebook.TapebookError, TypeError) as error:
             return f"error: {error}"
         action = run["actions"][0]
@@ -87,16 +87,14 @@ class ToolAgent:
 
 
 def run(home: str, url: str, model: str, *, count: int = 150) -> tapebook.ReplayReport:
-    tapebook.init(home)
-    clock = tapebook.VirtualClock(0)
-    with tapebook.open(home, clock=clock) as tb:
-        tb.add_agent("tools", {"watch": SYMBOL, "broker": "external"})
+    clock = tapebook.VirtualClock(START)
+    with open_home(home, "tools", clock=clock) as tb:
         agent = ToolAgent(tb, url, model)
-        for number, bar in enumerate(minutes(clock, count)):
+        for number, bar in minutes(clock, count, since=tb.now()):
             tb.observe(SYMBOL, candles=[bar], prices=bar["close"])
             if number >= 60 and number % 15 == 0:
                 tb.learn("tools")
-                print(agent.turn(bar["close"]))
+                print(agent.turn(bar["close"], START + (number + 1) * MINUTE))
         tb.learn("tools")
         return tb.replay()
 

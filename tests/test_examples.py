@@ -1,5 +1,6 @@
 """The programs of `examples/` run offline, end to end, and every packet they were given can be made again."""
 
+import inspect
 import json
 import sys
 import threading
@@ -98,43 +99,86 @@ def test_an_agent_of_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode
         assert {each["engine"] for each in tb.runs("tools")} == {"local"}
 
 
-def test_a_freqtrade_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Called as freqtrade calls it: candles, signals, confirmation, fill; a frame is columns by name."""
-    module, market = load("freqtrade_strategy", monkeypatch), load("market", monkeypatch)
-    home, pair = tmp_path / "home", "BTC/USDT:USDT"
-    tapebook.init(home)
-    clock = tapebook.VirtualClock(market.START)
+# As freqtrade documents them for strategies of interface version 3; each is called with keywords alone.
+CALLBACKS = {
+    "bot_start": [],
+    "populate_indicators": ["dataframe", "metadata"],
+    "populate_entry_trend": ["dataframe", "metadata"],
+    "populate_exit_trend": ["dataframe", "metadata"],
+    "confirm_trade_entry": [
+        *("pair", "order_type", "amount", "rate", "time_in_force", "current_time", "entry_tag", "side"),
+    ],
+    "confirm_trade_exit": [
+        *("pair", "trade", "order_type", "amount", "rate", "time_in_force", "exit_reason", "current_time"),
+    ],
+    "order_filled": ["pair", "trade", "order", "current_time"],
+}
+
+
+def test_the_callbacks_of_a_freqtrade_strategy_are_those_it_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """freqtrade brings a hundred packages, so tests do without; where it is installed, it has the word."""
+    strategy = load("freqtrade_strategy", monkeypatch).TapebookStrategy
+    base = strategy.__mro__[1]
+    for name, expected in CALLBACKS.items():
+        for kind in (strategy, base) if base is not object else (strategy,):
+            found = inspect.signature(getattr(kind, name)).parameters.values()
+            assert [each.name for each in found if each.kind is not each.VAR_KEYWORD][1:] == expected, (kind, name)
+        takes_more = any(
+            each.kind is each.VAR_KEYWORD for each in inspect.signature(getattr(strategy, name)).parameters.values()
+        )
+        assert takes_more or name.startswith("populate_"), f"{name} must take what later versions add"
+
+
+def trade_with_freqtrade(module: ModuleType, market: ModuleType, home: Path, *, count: int) -> tapebook.ReplayReport:
+    """Calls the strategy as freqtrade does: candles, signals, confirmation, fill; a frame is columns by name.
+
+    freqtrade knows its open trade after a restart. Here it is the one that the home knows.
+    """
+    pair, clock = "BTC/USDT:USDT", tapebook.VirtualClock(market.START)
     strategy = module.TapebookStrategy()
     strategy.timeframe, strategy.config = "1m", {"exchange": {"pair_whitelist": [pair]}}
     with tapebook.open(home, clock=clock) as tb:
-        strategy.tb, trade = tb, None
+        strategy.tb = tb
         strategy.bot_start()
-        bars = list[dict[str, Any]]()
-        for number, bar in enumerate(market.minutes(clock, 200)):
-            bars.append(bar | {"date": datetime.fromtimestamp(bar["time"] / 1_000, UTC)})
+        trade = SimpleNamespace(pair=pair, fee_open=0.0005, fee_close=0.0005)
+        is_open = len(tb.trades("freqtrade", status="open")) > 0
+        for number, bar in market.minutes(clock, count, since=tb.now()):
             if number < 60 or number % 10:
                 continue
+            bars = [
+                each | {"date": datetime.fromtimestamp(each["time"] / 1_000, UTC)} for each in past_bars(market, number)
+            ]
             frame: dict[str, Any] = {name: [each[name] for each in bars] for name in bars[0]}
             for step in (strategy.populate_indicators, strategy.populate_entry_trend, strategy.populate_exit_trend):
                 frame = step(frame, {"pair": pair})
             now, rate, terms = bars[-1]["date"], bar["close"], {"order_type": "market", "time_in_force": "GTC"}
             order = SimpleNamespace(order_id=f"o{number}", safe_filled=0.002, safe_price=rate, ft_order_side="buy")
             asked: dict[str, Any] = terms | {"pair": pair, "amount": 0.002, "rate": rate, "current_time": now}
-            if trade is None and frame["enter_long"][-1]:
+            if not is_open and frame["enter_long"][-1]:
                 assert strategy.confirm_trade_entry(entry_tag="above average", side="long", **asked)
-                trade = SimpleNamespace(pair=pair, fee_open=0.0005, fee_close=0.0005)
                 strategy.order_filled(pair, trade, order, now)
-            elif trade is not None and frame["exit_long"][-1]:
+                is_open = True
+            elif is_open and frame["exit_long"][-1]:
                 assert strategy.confirm_trade_exit(trade=trade, exit_reason="exit_signal", **asked)
                 order.ft_order_side = "sell"
                 strategy.order_filled(pair, trade, order, now)
                 strategy.order_filled(pair, trade, order, now)
-                trade = None
+                is_open = False
         # An entry far above the caps: the guard advises against it.
         large = asked | {"amount": 900.0}
-        assert trade is not None or not strategy.confirm_trade_entry(entry_tag=None, side="long", **large)
-        report = tb.replay()
-    check(home, "freqtrade", report, trades=1)
+        assert is_open or not strategy.confirm_trade_entry(entry_tag=None, side="long", **large)
+        return tb.replay()
+
+
+def past_bars(market: ModuleType, number: int) -> list[dict[str, Any]]:
+    return [market.bar_of(each) for each in range(number + 1)]
+
+
+def test_a_freqtrade_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, market = load("freqtrade_strategy", monkeypatch), load("market", monkeypatch)
+    home = tmp_path / "home"
+    tapebook.init(home)
+    check(home, "freqtrade", trade_with_freqtrade(module, market, home, count=200), trades=1)
 
 
 def test_a_chat_agent_by_mcp_alone(

@@ -14,7 +14,7 @@ from tapebook.backtest.book_range import BookRange
 from tapebook.backtest.equity import EquityPoint, deepest_drawdown, equity_at, equity_points, thin_points
 from tapebook.book.materializer import Account, day_start
 from tapebook.book.pages import BookPages
-from tapebook.domain.agent import Deployment, is_dry_run
+from tapebook.domain.agent import Deployment, deployment_id, is_dry_run
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.position import Position
@@ -136,8 +136,11 @@ class Portfolios(HomePart):
     def portfolio(self, agent: str | None = None, *, as_of: AsOf = None) -> HomePortfolioView:
         """What an agent, or all of them, hold and are worth, now or as of a moment."""
         with self._home.read() as rooms:
-            moment = self._home.moment(as_of)
-            accounts = [_account_view(rooms, each, moment, is_now=as_of is None) for each in _deployments(rooms, agent)]
+            moment, halts = self._home.moment(as_of), rooms.book.halts()
+            accounts = [
+                _account_view(rooms, each, moment, is_now=as_of is None, halted=halts.get(each.id))
+                for each in _deployments(rooms, agent)
+            ]
             return _portfolio_view(accounts, moment)
 
     def status(self) -> StatusView:
@@ -187,20 +190,25 @@ class Portfolios(HomePart):
 def _deployments(rooms: Rooms, agent: str | None) -> list[Deployment]:
     """Those whose accounts are shown: of the agents that are here and have begun."""
     # Agents that were removed have ended; asked for by name they can still be seen.
-    names = [profile.name for _, profile in rooms.book.agents()] if agent is None else [agent]
-    found = [rooms.book.find_agent(name, removed=agent is not None) for name in names]
+    if agent is not None:
+        found = [rooms.book.find_agent(agent, removed=True)]
+    else:
+        agents, owner = rooms.book.agents(), rooms.book.owner
+        found = [Deployment(owner, deployment_id(profile), profile, version) for version, profile in agents]
     return [each for each in found if not is_dry_run(each.id) and rooms.book.head(each.id)]
 
 
-def _account_view(rooms: Rooms, deployment: Deployment, moment: int, *, is_now: bool) -> AccountView:
+def _account_view(
+    rooms: Rooms, deployment: Deployment, moment: int, *, is_now: bool, halted: str | None
+) -> AccountView:
     book, name = rooms.book, deployment.id
     seq = book.head(name) if is_now else book.seq_as_of(name, moment)
     account, totals, view = book.account(name, seq=seq), book.trade_totals(name, seq=seq), View(moment)
     portfolio = account.portfolio
     marks = position_marks(TapeQuotes(rooms.tape, view), portfolio.positions.values(), at=moment)
     activity = account_activity(rooms, deployment, account, view=view)
-    equity, pages = portfolio.equity_usd_e6(marks), BookPages(book, rooms.log, rooms.book_db)
-    newest = pages.runs(name, until=lambda _: seq, before=None, most=1)
+    equity = portfolio.equity_usd_e6(marks)
+    newest = BookPages(book, rooms.log, rooms.book_db).newest_run(name, seq=seq)
     held = [
         _position_view(deployment.agent.name, position, marks[symbol], account=account)
         for symbol, position in sorted(portfolio.positions.items())
@@ -210,7 +218,7 @@ def _account_view(rooms: Rooms, deployment: Deployment, moment: int, *, is_now: 
         "deployment": name,
         "engine": deployment.agent.engine or rooms.config.engine.default,
         "enabled": deployment.agent.enabled,
-        "halted": book.halts().get(name),
+        "halted": halted,
         "equity_usd": equity / E6,
         "cash_usd": portfolio.cash_usd_e6 / E6,
         "exposure_usd": sum(abs(each["value_usd"]) for each in held),
@@ -223,8 +231,8 @@ def _account_view(rooms: Rooms, deployment: Deployment, moment: int, *, is_now: 
         "won_trades": totals.won,
         "net_pnl_usd": totals.net_usd_e6 / E6,
         "positions": held,
-        "last_run_id": newest[0].run.run_id if newest else None,
-        "last_run_at": iso_text(newest[0].run.as_of) if newest else None,
+        "last_run_id": newest[0] if newest else None,
+        "last_run_at": iso_text(newest[1]) if newest else None,
     }
 
 

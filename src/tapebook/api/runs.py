@@ -19,7 +19,7 @@ from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.views import ExplainedRunView, Page, RecordedRunView, RunComparison
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import shared_lock
-from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, listed_run_view
+from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, listed_run_views
 from tapebook.lab.replay import ReplayReport, replay_runs
 from tapebook.library.search import documents_watermark
 from tapebook.tick.decide import Slot
@@ -111,7 +111,7 @@ class Runs(HomePart):
                 return Page()
             pages = BookPages(rooms.book, rooms.log, rooms.book_db)
             found = pages.runs(deployment, until=pages.until(moment), before=before, most=most + 1)
-            views = [listed_run_view(rooms.book, each.run, each.record) for each in found]
+            views = listed_run_views(rooms.book, found)
             return Page.of_rows(views, most=most, cursor=lambda run: run["run_id"])
 
     def run(self, run_id: str) -> ExplainedRunView:

@@ -89,6 +89,12 @@ class BookPages:
 
         return [self._run_as_of(row, limits[row[1]]) for row in _newest(map(read, names), most)]
 
+    def newest_run(self, deployment: str, *, seq: int) -> tuple[str, int] | None:
+        """The id of the newest decision and the moment it is of, as of a sequence number."""
+        where = {"owner": self._owner, "deployment": deployment, "until": seq, **_behind(None, deployment)}
+        row = self._db.one(_QUERIES.runs_before, most=1, **where)
+        return None if row is None else (row[3], row[0])
+
     def orders(
         self, deployment: str, *, until: Until, before: str | None, working: bool, most: int
     ) -> list[OrderRecord]:

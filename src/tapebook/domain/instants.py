@@ -36,8 +36,8 @@ def parse_instant(text: str) -> int:
 
 def iso_text(instant: int) -> str:
     """An instant as `2026-01-31T12:05:00.000Z`."""
-    moment = _EPOCH + timedelta(milliseconds=instant)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{instant % 1000:03d}Z"
+    time = f"{TIMES_OF_DAY[instant // MINUTE % DAY_MINUTES]}:{instant // SECOND % 60:02d}.{instant % SECOND:03d}"
+    return f"{_day_text(instant // DAY)}T{time}Z"
 
 
 def minute_text(instant: int) -> str:
@@ -54,7 +54,7 @@ def time_of_day_text(instant: int) -> str:
 def _day_text(day: int) -> str:
     """A day as `2026-01-31`."""
     # Cached, since the moments of a run of ticks are of few days.
-    return iso_text(day * DAY)[:10]
+    return f"{_EPOCH + timedelta(days=day):%Y-%m-%d}"
 
 
 def floor_to_step(instant: int, step: int) -> int:

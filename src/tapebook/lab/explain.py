@@ -6,13 +6,13 @@ or lost is left out with a line in `problems`. `compare_runs` and `compare_shado
 
 import difflib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from tapebook.book.pages import TradeAsOf
-from tapebook.book.store import Book, OrderRecord, RunRecord, TradeRecord
+from tapebook.book.pages import RunAsOf, TradeAsOf
+from tapebook.book.store import Book, OrderRecord, TradeRecord
 from tapebook.context import CURRENT_VERSION, PACKET_VERSIONS, preview_packet
 from tapebook.decision import EngineAnswer
 from tapebook.domain import views
@@ -65,18 +65,27 @@ def run_record_view(rooms: Rooms, run: DecisionRun) -> views.RecordedRunView:
     record = rooms.book.run_record(run.run_id)
     if record is None:
         raise Damaged(f"run {run.run_id} has no row; `tapebook rebuild` makes the tables again from the log")
-    return listed_run_view(rooms.book, run, record)
+    return listed_run_views(rooms.book, [RunAsOf(run, record)])[0]
 
 
-def listed_run_view(book: Book, run: DecisionRun, record: RunRecord) -> views.RecordedRunView:
-    """A decision with what was recorded of it by some moment."""
-    view, profile = views.run_view(run), book.agent(run.agent, version=run.agent_version)
+def listed_run_views(book: Book, found: Sequence[RunAsOf]) -> list[views.RecordedRunView]:
+    """Decisions with what was recorded of them by some moment."""
+    # Decisions of a page are made by few versions of few agents.
+    versions = {(each.run.agent, each.run.agent_version) for each in found}
+    profiles = {(name, version): book.agent(name, version=version) for name, version in versions}
+    watched = {key: () if profile is None else profile[1].watchlist for key, profile in profiles.items()}
+    return [_listed_run_view(each, watched[each.run.agent, each.run.agent_version]) for each in found]
+
+
+def _listed_run_view(found: RunAsOf, watched: Sequence[str]) -> views.RecordedRunView:
+    run, record = found.run, found.record
+    view = views.run_view(run)
     for action, became in zip(view["actions"], record.actions, strict=True):
         action["status"], action["order_id"] = became.status, became.order_id
         action["quantity"] = None if became.quantity_e8 is None else became.quantity_e8 / E8
     return {
         **view,
-        "candidate_symbols": list(profile[1].watchlist) if profile else [],
+        "candidate_symbols": list(watched),
         "prompt_key": run.packet_key,
         "context_key": run.packet_key,
         "response_key": run.reply_key,

@@ -1,11 +1,21 @@
-"""Two owners in one database, one server: a token of one never sees, and never moves, a row of the other."""
+"""Two owners in one database, one server: a token of one never sees, and never moves, a row of the other.
 
+Every route that reads, every write, and every tool, resource and prompt of MCP; on both databases.
+"""
+
+import asyncio
 import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+import uvicorn
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
 from starlette.testclient import TestClient
 
 from tapebook.api import app
@@ -14,10 +24,10 @@ from tapebook.clock import VirtualClock
 from tapebook.domain.instants import MINUTE
 from tapebook.home import make_home
 from tapebook.settings.config import FILE
-from tapebook.surfaces.http.server import create_app
+from tapebook.surfaces.http.server import create_app, mount_mcp
 from tests.db.places import module_postgres as module_postgres
 from tests.db.places import shared_postgres as shared_postgres
-from tests.surfaces.http.conftest import API, START
+from tests.surfaces.http.conftest import API, START, free_port
 
 OWNERS = ("alice", "bob")
 
@@ -179,3 +189,98 @@ def test_no_write_moves_a_row_of_another_owner(served: TwoOwners) -> None:
 
 def test_a_server_of_several_owners_knows_nobody_without_a_token(served: TwoOwners) -> None:
     assert served.client.get(f"{API}/agents").status_code == 401
+
+
+@pytest.fixture(scope="module")
+def mcp_url(served: TwoOwners) -> Iterator[str]:
+    """The same two homes by MCP, on a real server."""
+    made = create_app(*served.books.values())
+    mount_mcp(made)
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(made, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://localhost:{port}/mcp"
+    server.should_exit = True
+    thread.join()
+    made.state.access.close()
+
+
+def mcp_calls(own: dict[str, str], words: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """Every tool that reads, and every one that writes, by the names of an owner; texts are in the caller's words."""
+    agent, run, symbol = {"agent": own["agent"]}, {"run_id": own["run_id"]}, {"symbol": "BTC"}
+    fill = {"id": "x", "side": "buy", "size": 1.0, "price": 1.0}
+    return [
+        ("query_trade_history", agent),
+        *(("explain_decision", run | more) for more in ({}, {"part": "packet"}, {"part": "reply"})),
+        ("market_context", {"symbols": ["BTC"]}),
+        ("context_packet", agent | symbol),
+        ("search", {"query": words["query"]}),
+        *(("fetch", {"id": own[name]}) for name in ("path", "run_id")),
+        *(("horizons", agent | more) for more in ({}, {"layer": "L1"})),
+        ("lessons", agent),
+        ("experience", agent),
+        *(("backtests", {"id": name} if name else {}) for name in ("", own["name"])),
+        ("append_journal", agent | {"text": words["text"]}),
+        ("append_journal", agent | {"text": words["text"], "kind": "manual"}),
+        ("record", agent | symbol | fill | {"what": "fill"}),
+        ("record", agent | symbol | {"what": "position", "id": "y", "size": 1.0, "price": 1.0}),
+        ("record", agent | symbol | {"what": "decision", "ticket": own["ticket"], "action": "hold"}),
+    ]
+
+
+RESOURCES = (
+    *("tapebook://agents", "tapebook://agents/{agent}", "tapebook://agents/{agent}/lessons"),
+    *("tapebook://agents/{agent}/packet/BTC", "tapebook://runs/{run_id}", "tapebook://documents/{path}"),
+    "tapebook://market/BTC",
+)
+
+
+@pytest.mark.parametrize(("mine", "other", "mode"), [(*OWNERS, "2026-07-28"), (*OWNERS[::-1], "legacy")])
+def test_no_tool_resource_or_prompt_gives_a_row_of_another_owner(
+    served: TwoOwners, mcp_url: str, mine: str, other: str, mode: str
+) -> None:
+    named = {}
+    for owner in OWNERS:
+        ticket = served.done(owner, "GET", f"/agents/{owner}-bot/decision?symbol=BTC")["ticket"]
+        named[owner] = served.names(owner) | {"ticket": ticket}
+    theirs, heads = named[other], served.books[other].heads()
+    words = {"query": f"{other}-mark feed disconnects", "text": "a thought"}
+
+    async def ask(client: Client) -> tuple[dict[str, list[str]], list[str]]:
+        """What one is answered by the names of both, and what is listed."""
+        said: dict[str, list[str]] = {mine: [], other: []}
+        for owner in (mine, other):
+            for tool, given in mcp_calls(named[owner], words):
+                answer = await client.call_tool(tool, given)
+                has_name = bool({"agent", "run_id", "id"} & set(given))
+                assert answer.is_error or owner == mine or not has_name, f"{tool} {given}: {answer}"
+                said[owner].append(answer.model_dump_json())
+            for uri in RESOURCES:
+                try:
+                    read = await client.read_resource(uri.format(**named[owner]))
+                except MCPError as error:
+                    said[owner].append(str(error))
+                else:
+                    assert owner == mine or "{" not in uri, uri
+                    said[owner].append(read.model_dump_json())
+        listed = [(await client.list_tools()).model_dump_json(), (await client.list_resources()).model_dump_json()]
+        listed.append((await client.get_prompt("review_my_week", {"agent": theirs["agent"]})).model_dump_json())
+        return said, listed
+
+    async def run() -> tuple[dict[str, list[str]], list[str]]:
+        headers = {"authorization": f"Bearer {served.tokens[mine]}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(mcp_url, http_client=http), mode=mode) as client,
+        ):
+            return await ask(client)
+
+    said, listed = asyncio.run(run())
+    for text in (*said[mine], *said[other], *listed):
+        assert f"{other}-mark" not in text.replace(words["query"], ""), text
+    assert not [text for text in (*said[mine], *listed) if theirs["run_id"] in text or theirs["trade"] in text]
+    assert sum(mine in text for text in said[mine]) >= 12, "rows of one's own are seen"
+    assert served.books[other].heads() == heads
