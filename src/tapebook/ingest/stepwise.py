@@ -43,6 +43,7 @@ class SteppedFeed:
         world: World,
         *,
         history_ms: int,
+        fetch_ms: int | None = None,
         delistings: Mapping[str, int] | None = None,
         faults: "Faults | None" = None,
     ) -> None:
@@ -52,7 +53,8 @@ class SteppedFeed:
         self._rooms = rooms
         self._clock = clock
         self._server = WorldServer(world, history_ms=history_ms, delistings=delistings, faults=faults or Faults())
-        self._history_ms = history_ms
+        # How much of the world's history the source asks for when the tape has nothing it heard itself.
+        self._fetch_ms = history_ms if fetch_ms is None else fetch_ms
         self._intake = FactBuffer()
         self._first = world.start + history_ms
         self._running: asyncio.Task[None] | None = None
@@ -144,7 +146,7 @@ class SteppedFeed:
     def _stepped_source(self, url: str) -> "hyperliquid.HyperliquidSource":
         settings = source_settings(self._rooms.config.hyperliquid, url=url, stepped=True)
         return hyperliquid.create(
-            msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._history_ms),
+            msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._fetch_ms),
             sink=self._intake,
             clock=self._clock.now,
             monotonic=elapsed_seconds,

@@ -15,6 +15,8 @@ from tapebook.tick.prepare import tape_marks
 from tapebook.wiring import Rooms
 
 _ALL = 2**31 - 1
+# The decisions of a demo of a few hours are all replayed; of one that is weeks old, twice so many.
+_MOST_REPLAYED, _REPLAYED = 4_000, 100
 
 
 class DemoAgentResult(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ def demo_report(rooms: Rooms, *, seed: int) -> DemoReport:
         decisions=rooms.book.run_counts(),
         refused=_refused_counts(rooms),
         agents=[_agent_result(rooms, name, deployment) for name, deployment in names],
-        replayed=replay_runs(rooms, rooms.book.run_ids(most=_ALL)[::-1]),
+        replayed=replay_runs(rooms, _sample(rooms.book.run_ids(most=_ALL))),
         heads={stream.name: rooms.log.head(stream).hash for stream in rooms.log.streams()},
     )
 
@@ -90,6 +92,14 @@ def _agent_result(rooms: Rooms, agent: str, deployment: str) -> DemoAgentResult:
     return DemoAgentResult(
         agent, rooms.book.trade_totals(deployment), len(portfolio.positions), portfolio.equity_usd_e6(seen)
     )
+
+
+def _sample(run_ids: list[str]) -> list[str]:
+    """All of a short demo, oldest first; of a long one the newest and as many spread over the rest."""
+    newest, rest = run_ids[:_REPLAYED], run_ids[_REPLAYED:]
+    # Of a demo without weeks before it, all: some thousand take as long as the demo itself.
+    spread = rest if len(rest) <= _MOST_REPLAYED else rest[:: -(-len(rest) // _REPLAYED)]
+    return [*newest, *spread][::-1]
 
 
 def _refused_counts(rooms: Rooms) -> dict[str, int]:
