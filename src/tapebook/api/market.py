@@ -6,7 +6,7 @@ tb.market("BTC", as_of="2026-01-05T02:00:00Z")["midPrice"]
 A file is taken in whole or not at all, while nobody else writes the tape; reads go on beside it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -25,6 +25,7 @@ from tapebook.tape.view import View
 
 if TYPE_CHECKING:
     from tapebook.history.book_import import FillsReport
+    from tapebook.history.download import DownloadKind, DownloadReport
     from tapebook.history.importer import ImportKind
     from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 
@@ -142,6 +143,31 @@ class MarketHistory(HomePart):
 
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
             return transfer.import_file(rooms, kind, Path(path), **options)
+
+    def download(
+        self,
+        kind: "DownloadKind",
+        symbol: str,
+        *,
+        interval: str = "5m",
+        days: float = 30,
+        url: str | None = None,
+        out: str | Path | None = None,
+        progress: Callable[[float, int], None] = lambda done, rows: None,
+    ) -> "tuple[DownloadReport, ImportReport]":
+        """Fetches bars or settled funding from the exchange into a file, and imports it; goes on where one stopped."""
+        import asyncio
+
+        from tapebook.history import transfer
+        from tapebook.history.download import download_file
+
+        name = f"{symbol.replace('/', '_')}-{interval if kind == 'candles' else kind}.csv"
+        with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
+            path = Path(out) if out else rooms.home / "downloads" / name
+            asked = {"interval": interval, "days": days, "url": url, "progress": progress}
+            fetched = asyncio.run(download_file(rooms.config, kind, symbol, path, **asked))
+            step = interval if kind == "candles" else None
+            return fetched, transfer.import_file(rooms, kind, path, symbol=symbol, interval=step)
 
     def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> "FillsReport":
         """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.

@@ -164,7 +164,9 @@ _OFF = parse_memory("off")
 
 
 def _in_the_past(profile: AgentProfile) -> AgentProfile:
-    return msgspec.structs.replace(profile, cadence_ms=_PAST_CADENCE_MS, shadow=None)
+    """The agent as it decided in the weeks before: less often, and without documents, whose search costs most."""
+    context = msgspec.structs.replace(profile.context, memory=parse_memory("lessons,experience,horizons"))
+    return msgspec.structs.replace(profile, cadence_ms=_PAST_CADENCE_MS, context=context, shadow=None)
 
 
 def _with_cooldown(profile: AgentProfile) -> AgentProfile:

@@ -86,7 +86,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(home.init, home.demo, desk.up, desk.web, server.api),
     *(portfolio.status, portfolio.portfolio, portfolio.equity),
     *(context.context, runs.tick, trades.orders, trades.trades),
-    *(market.world, market.ingest, market.assets, market.market, market.candles),
+    *(market.ingest, market.assets, market.market, market.candles),
     *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
     *(home.backup, home.restore, home.events, home.settings),
@@ -104,6 +104,8 @@ root.add_typer(lessons.group, name="lessons")
 root.add_typer(experience.group, name="experience")
 root.add_typer(horizons.group, name="horizons")
 root.add_typer(server.group, name="tokens")
+root.add_typer(market.world_group, name="world")
+root.add_typer(transfer.download_group, name="download")
 transfer.import_group.command("fills")(transfer.import_fills)
 root.add_typer(transfer.import_group, name="import")
 root.add_typer(transfer.export_group, name="export")
