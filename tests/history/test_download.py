@@ -34,7 +34,7 @@ def fetch(
         try:
             step = 5 * 60_000 if kind == "candles" else HOUR
             asked = Download(kind, symbol, "5m", step, since, NOW, url)
-            return await fetch_history(asked, path, weight_per_minute=720, sleep=sleep)
+            return await fetch_history(asked, path, weight_share=0.6, sleep=sleep)
         finally:
             await server.stop()
 
@@ -97,7 +97,7 @@ def test_a_symbol_nobody_knows(tmp_path: Path) -> None:
 
 
 def test_a_busy_exchange_is_asked_again_and_then_given_up(tmp_path: Path) -> None:
-    with pytest.raises(Busy, match="does not answer .*run the same command again to go on"):
+    with pytest.raises(Busy, match=r"does not answer .*run the same command again to go on"):
         fetch(tmp_path / "a.csv", faults=Faults(down=(("info", START, NOW + DAY),)))
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Horizon
-from tapebook.domain.instants import iso_text
+from tapebook.domain.files import make_folders
+from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
 from tapebook.errors import BadInput, UnknownName
@@ -21,7 +22,7 @@ from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
-from tapebook.tape.view import View
+from tapebook.tape.view import View, bar_length_ms
 
 if TYPE_CHECKING:
     from tapebook.history.book_import import FillsReport
@@ -159,15 +160,22 @@ class MarketHistory(HomePart):
         import asyncio
 
         from tapebook.history import transfer
-        from tapebook.history.download import download_file
+        from tapebook.history.download import Download, fetch_history
+        from tapebook.ingest.world_process import clock_of_source
 
         name = f"{symbol.replace('/', '_')}-{interval if kind == 'candles' else kind}.csv"
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
             path = Path(out) if out else rooms.home / "downloads" / name
-            asked = {"interval": interval, "days": days, "url": url, "progress": progress}
-            fetched = asyncio.run(download_file(rooms.config, kind, symbol, path, **asked))
-            step = interval if kind == "candles" else None
-            return fetched, transfer.import_file(rooms, kind, path, symbol=symbol, interval=step)
+            make_folders(path.parent, durable=False)
+            settings, step = rooms.config.hyperliquid, bar_length_ms(interval) if kind == "candles" else HOUR
+
+            async def fetch() -> "DownloadReport":
+                now = (await clock_of_source(url or settings.url)).now()
+                asked = Download(kind, symbol, interval, step, now - round(days * DAY), now, url or settings.url)
+                return await fetch_history(asked, path, weight_share=settings.weight_share, progress=progress)
+
+            fetched, length = asyncio.run(fetch()), interval if kind == "candles" else None
+            return fetched, transfer.import_file(rooms, kind, path, symbol=symbol, interval=length)
 
     def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> "FillsReport":
         """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.

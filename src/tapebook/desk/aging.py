@@ -66,11 +66,15 @@ class PastDesk:
         step = min(deployment.agent.cadence_ms for deployment in self._deployments)
         with gc_paused():
             for day in range(self._first_day(since), until, DAY):
-                with self._rooms.log.one_transaction():
-                    for slot in range(day, day + DAY, step):
-                        self._decide_slot(slot)
+                self._decide_slots(range(day, day + DAY, step))
                 collect_young_garbage()
                 progress(day + DAY)
+
+    def _decide_slots(self, slots: range) -> None:
+        """All decisions of some slots, in one transaction."""
+        with self._rooms.log.one_transaction():
+            for slot in slots:
+                self._decide_slot(slot)
 
     def _first_day(self, since: int) -> int:
         """The first day that is not in the log: one is there whole or not at all."""

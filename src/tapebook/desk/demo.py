@@ -20,8 +20,8 @@ import msgspec
 from tapebook.anchors import anchor_heads
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.context import MarketCache
-from tapebook.desk.aging import DemoProgress, age_home
 from tapebook.desk.agents import deploy_agent
+from tapebook.desk.aging import DemoProgress, age_home
 from tapebook.desk.scheduler import Pair, bar_wait_ms, due_pairs, ready_slots
 from tapebook.domain.agent import (
     AgentProfile,
@@ -139,6 +139,8 @@ DEMO_HISTORY_MS = 12 * HOUR
 
 DEMO_SOURCES = ("hyperliquid", "polymarket", "defillama")
 DEMO_SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
+AGED_RANGING = ("HYPE",)
+"""What there is to learn in the weeks before a demo: who follows the trend of this one loses."""
 
 _TREND = "Follow the trend of the five-minute bars; leave when it is gone."
 DEMO_AGENTS = (
@@ -158,15 +160,20 @@ DEMO_AGENTS = (
 )
 
 
-# Half an hour is enough to learn from weeks; five minutes of it would take six times as long.
-_PAST_CADENCE_MS = 30 * MINUTE
+# Half an hour or more is enough to learn from weeks; five minutes would take six times as long.
+_PAST_CADENCE_MS, _PAST_BARS = 30 * MINUTE, 48
 _OFF = parse_memory("off")
 
 
 def _in_the_past(profile: AgentProfile) -> AgentProfile:
-    """The agent as it decided in the weeks before: less often, and without documents, whose search costs most."""
-    context = msgspec.structs.replace(profile.context, memory=parse_memory("lessons,experience,horizons"))
-    return msgspec.structs.replace(profile, cadence_ms=_PAST_CADENCE_MS, context=context, shadow=None)
+    """The agent as it decided in the weeks before: less often, with fewer bars, and without documents.
+
+    Of a decision the search of documents costs most, then rendering bars.
+    """
+    memory = parse_memory("lessons,experience,horizons")
+    context = msgspec.structs.replace(profile.context, bar_count=_PAST_BARS, memory=memory)
+    cadence = max(_PAST_CADENCE_MS, 4 * profile.cadence_ms if profile.engine == "ensemble" else 0)
+    return msgspec.structs.replace(profile, cadence_ms=cadence, context=context, shadow=None)
 
 
 def _with_cooldown(profile: AgentProfile) -> AgentProfile:
@@ -197,7 +204,8 @@ class _DemoMarker(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def world(self) -> World:
         """The market of the demo, which is older than it."""
-        return World(self.seed, start=self.start - self.history_ms, symbols=self.symbols)
+        ranging = AGED_RANGING if self.aged_days else ()
+        return World(self.seed, start=self.start - self.history_ms, symbols=self.symbols, ranging=ranging)
 
     @property
     def history_ms(self) -> int:

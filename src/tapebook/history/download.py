@@ -1,7 +1,8 @@
 """Downloads bars and funding of a symbol from Hyperliquid's REST into a file that `tapebook import` reads.
 
 A page at a time, each within the weight an address has in a minute, and each appended to the file when it is there:
-a download that was stopped goes on with the first page that is missing. The exchange keeps the newest 5,000 bars of each length.
+a download that was stopped goes on with the first page that is missing. The exchange keeps the newest 5,000 bars of
+each length.
 """
 
 import asyncio
@@ -16,10 +17,7 @@ from tapebook.domain import files
 from tapebook.domain.instants import DAY, HOUR, SECOND, iso_text, parse_instant
 from tapebook.domain.text import plural
 from tapebook.errors import BadInput, Busy, StoreFailed
-from tapebook.ingest.world_process import clock_of_source
-from tapebook.settings.config import Config
 from tapebook.sources.hyperliquid.rest import EncodedRequest, RateLimit, RestRefusal, post_request, rest_weight
-from tapebook.tape.view import bar_length_ms
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -80,44 +78,22 @@ class DownloadReport(msgspec.Struct, frozen=True):
         ]
 
 
-async def download_file(
-    config: Config,
-    kind: DownloadKind,
-    symbol: str,
-    path: Path,
-    *,
-    interval: str,
-    days: float,
-    url: str | None = None,
-    progress: Callable[[float, int], None] = lambda done, rows: None,
-) -> DownloadReport:
-    """Fetches the newest days of a symbol, from the exchange of the settings or from another address."""
-    address = url or config.hyperliquid.url
-    now = (await clock_of_source(address)).now()
-    step = bar_length_ms(interval) if kind == "candles" else HOUR
-    asked = Download(kind, symbol, interval, step, now - round(days * DAY), now, address)
-    files.make_folders(path.parent, durable=False)
-    return await fetch_history(
-        asked, path, weight_per_minute=rest_weight(config.hyperliquid.weight_share), progress=progress
-    )
-
-
 async def fetch_history(
     download: Download,
     path: Path,
     *,
-    weight_per_minute: int,
+    weight_share: float,
     progress: Callable[[float, int], None] = lambda done, rows: None,
     sleep: Sleep = asyncio.sleep,
 ) -> DownloadReport:
-    """Fetches what the file does not have yet."""
+    """Fetches what the file does not have yet, with a share of the weight that an address has in a minute."""
     from aiohttp import ClientSession
 
-    written, budget = _rows_of(path, download), RateLimit(weight_per_minute)
+    written, budget = _rows_of(path, download), RateLimit(rest_weight(weight_share))
     before = len(written)
     async with ClientSession() as http:
         for since, until in _missing_pages(download, written):
-            answer = await _ask(http, download, _page_request(download, since, until), budget, sleep)
+            answer = await _ask(http, download, _page_request(download, since, until), budget=budget, sleep=sleep)
             rows = [row for row in _read_rows(download, answer) if since <= row[0] <= until and row[0] not in written]
             _append(path, download, [line for _, line in rows])
             written |= {moment for moment, _ in rows}
@@ -194,7 +170,7 @@ def _read_rows(download: Download, body: bytes) -> list[tuple[int, str]]:
 
 
 async def _ask(
-    http: "ClientSession", download: Download, request: EncodedRequest, budget: RateLimit, sleep: Sleep
+    http: "ClientSession", download: Download, request: EncodedRequest, *, budget: RateLimit, sleep: Sleep
 ) -> bytes:
     """An answer; BadInput when the source does not know the symbol, Busy when it goes on refusing."""
     refusal = RestRefusal("")

@@ -5,7 +5,7 @@ history begins with the shorter one. A file takes its place when it is whole, so
 again with the first file that is missing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
@@ -54,21 +54,29 @@ def write_world_history(
     folder.mkdir(parents=True, exist_ok=True)
     found = []
     for place, symbol in enumerate(symbols):
-        stem = f"{symbol}-{interval}"
-        bars, rates = folder / f"{stem}.csv", folder / f"{symbol}-funding.csv"
+        bars, rates = folder / f"{symbol}-{interval}.csv", folder / f"{symbol}-funding.csv"
         if not (bars.exists() and rates.exists()):
             world = World(seed, start=start, symbols=(symbol,))
             settled = list[FundingRate]()
-            with atomic_file(bars) as file, closing(open_writer(bars, file)) as writer:
-                for day, candles in _bars_by_day(world, symbol, start + days * DAY, settled):
-                    writer.write(roll_up(candles, granularity_sec=length))
-                    progress((place + (day - start) / (days * DAY)) / len(symbols), symbol)
+            days_of = _bars_by_day(world, symbol, start + days * DAY, settled)
+
+            def bars_of_day(begins: int, minutes: list[Candle], place: int = place, symbol: str = symbol) -> list[Candle]:
+                progress((place + (begins - start) / (days * DAY)) / len(symbols), symbol)
+                return roll_up(minutes, granularity_sec=length)
+
+            _write_bars(bars, (bars_of_day(*each) for each in days_of))
             with atomic_file(rates) as file:
                 file.write("".join(["time,rate\n", *map(_rate_line, settled)]).encode())
-        for path, kind in ((bars, f"candles {bars} --symbol {symbol}"), (rates, f"funding {rates} --symbol {symbol}")):
+        for path, kind in ((bars, "candles"), (rates, "funding")):
             rows = path.read_bytes().count(b"\n") - 1
-            found.append(WorldFile(str(path), rows, f"tapebook import {kind}"))
+            found.append(WorldFile(str(path), rows, f"tapebook import {kind} {path} --symbol {symbol}"))
     return found
+
+
+def _write_bars(path: Path, blocks: Iterable[list[Candle]]) -> None:
+    with atomic_file(path) as file, closing(open_writer(path, file)) as writer:
+        for block in blocks:
+            writer.write(block)
 
 
 def _bars_by_day(

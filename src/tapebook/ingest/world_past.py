@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.clock import VirtualClock
 from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import Candle, FundingRate
 from tapebook.errors import StoreFailed
 from tapebook.history.importer import assumed_known_at
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.ingest.live import retention_by_channel, run_sources
-from tapebook.sources import hyperliquid
+from tapebook.ingest.stepwise import polled_sources
 from tapebook.tape.bars import roll_up
-from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
+from tapebook.tape.source import Source
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
@@ -51,11 +51,7 @@ async def write_past(
             clock.advance(at)
             if running is None:
                 # Made here and not before: what is due is counted from the moment the clock shows.
-                beside = [
-                    _beside(rooms, clock, intake, adapter, url)
-                    for adapter in rooms.sources
-                    if adapter.name != hyperliquid.SOURCE.name
-                ]
+                beside = polled_sources(rooms, clock, intake, url)
                 running = asyncio.create_task(run_sources(beside))
             for source in beside:
                 await source.barrier(at)
@@ -77,17 +73,3 @@ def _hours_of(rows: Sequence[Candle | FundingRate]) -> list[Candle]:
         for _, own in groupby(minutes, key=attrgetter("symbol"))
         for hour in roll_up(own, granularity_sec=HOUR // SECOND)
     ]
-
-
-def _beside(rooms: Rooms, clock: VirtualClock, intake: FactBuffer, adapter: SourceAdapter, url: str) -> Source:
-    context = SourceContext(
-        sink=intake,
-        tape=rooms.tape,
-        clock=clock.now,
-        monotonic=elapsed_seconds,
-        sleep=asyncio.sleep,
-        url=url,
-        stepped=True,
-        progress=ProgressTable(rooms.tape_db).parts(adapter.name),
-    )
-    return adapter.create(rooms.config.source_section(adapter.name), context)

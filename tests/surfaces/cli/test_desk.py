@@ -360,7 +360,7 @@ def test_what_it_refuses(home: str, run: Run, tmp_path: Path) -> None:
     assert run("up", "--only", "worker", "--with-ingest", "--home", home)[0] == 2
     code, _, err = run("up", "--home", str(tmp_path / "none"))
     assert code == 2 and "no tapebook home" in err
-    run("demo", "--fast", "--seconds", "0.1", "--home", str(tmp_path / "demo"))
+    run("demo", "--weeks", "0", "--fast", "--seconds", "0.1", "--home", str(tmp_path / "demo"))
     code, _, err = run("up", "--home", str(tmp_path / "demo"))
     assert code == 2 and "is a demo" in err and err.count("\n") == 1
 

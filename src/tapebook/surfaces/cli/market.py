@@ -54,6 +54,7 @@ world_group = typer.Typer(rich_markup_mode=None, invoke_without_command=True, he
 @world_group.callback()
 def world(
     context: typer.Context,
+    *,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Which market to invent.")] = 7,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port to serve on.")] = 3001,
     speed: Annotated[
