@@ -1,4 +1,4 @@
-"""A demo that is a day old when it begins: what it brings along, and that its bytes do not depend on how it was made."""
+"""A demo that is a day old when it begins: what it brings along, and the same bytes however it was made."""
 
 import re
 from pathlib import Path
@@ -29,8 +29,8 @@ def test_agents_bring_along_what_they_lived_through(aged: tuple[Path, list[str]]
     with tapebook.open(home) as tb:
         runs = tb.runs(most=10_000)
         past = [run for run in runs if run["scheduled_for"] < iso_text(DEMO_START)]
-        assert {run["agent"] for run in past} == {"btc-5m", "alts-15m", "demo-ensemble"}
-        assert len(past) == 48 * (2 + 4) + 24 * 3 and {run["agent_version"] for run in past} == {1}
+        assert {run["agent"] for run in past} == {"btc-5m", "majors-15m", "demo-ensemble"}
+        assert len(past) == 48 * (2 + 3) + 24 * 3 and {run["agent_version"] for run in past} == {1}
         live = [run for run in runs if run["scheduled_for"] >= iso_text(DEMO_START)]
         assert {run["agent_version"] for run in live if run["agent"] == "btc-5m"} == {2}
         assert any(trade["exit_tick_at"] < iso_text(DEMO_START) for trade in tb.trades("btc-5m", status="closed"))

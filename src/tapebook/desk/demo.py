@@ -139,6 +139,9 @@ DEMO_HISTORY_MS = 12 * HOUR
 
 DEMO_SOURCES = ("hyperliquid", "polymarket", "defillama")
 DEMO_SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
+AGED_SHARE = 0.7
+"""How much of an aged demo's time the weeks before it take, for progress."""
+
 AGED_RANGING = ("HYPE",)
 """What there is to learn in the weeks before a demo: who follows the trend of this one loses."""
 
@@ -191,7 +194,16 @@ _ENSEMBLE = AgentProfile(
     shadow=ContextProfile(bar_minutes=30, bar_count=48, memory=_OFF),
     reflection=ReflectionSettings(follow="scale"),
 )
-_LIVE_AGENTS = (*map(_with_cooldown, DEMO_AGENTS[:2]), _ENSEMBLE)
+_MAJORS = AgentProfile(
+    "majors-15m",
+    ("BTC", "ETH", "HYPE"),
+    engine="trend",
+    cadence_ms=15 * MINUTE,
+    strategy="Follow the trend of the fifteen-minute bars; leave when it is gone.",
+    caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3),
+    context=ContextProfile(bar_minutes=15),
+)
+_LIVE_AGENTS = (_with_cooldown(DEMO_AGENTS[0]), _with_cooldown(_MAJORS), _ENSEMBLE)
 AGED_AGENTS = tuple((_in_the_past(profile), profile) for profile in _LIVE_AGENTS)
 """The agents of an aged demo, as they decided in the weeks before it and as they decide in it."""
 
@@ -236,8 +248,12 @@ def _read_marker(home: Path) -> _DemoMarker:
 def age_demo(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
     """Lives through the weeks before a demo, if its home was made with any and has not done so."""
     made = _read_marker(home)
+
+    def report(step: DemoProgress) -> None:
+        progress(msgspec.structs.replace(step, done=AGED_SHARE * step.done))
+
     if made.aged_days:
-        age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, progress=progress)
+        age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, progress=report)
 
 
 async def run_demo(
@@ -250,11 +266,13 @@ async def run_demo(
 ) -> None:
     """Runs the world up to its end, from where an earlier run stopped."""
     until = DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
+    before = AGED_SHARE if _read_marker(rooms.home).aged_days else 0.0
     with exclusive_lock(rooms.home), exclusive_lock(rooms.home, "tape"):
         async with _demo_feed(rooms, clock) as feed:
             desk = _demo_desk(rooms, clock)
             async for _ in _play_steps(feed, desk, _Pace(clock, paced=paced), until=until):
-                progress(_demo_progress(rooms, desk, clock, until))
+                step = _demo_progress(rooms, desk, clock, until)
+                progress(msgspec.structs.replace(step, done=before + (1 - before) * step.done))
         anchor_heads(rooms)
 
 

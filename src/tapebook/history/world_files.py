@@ -60,8 +60,8 @@ def write_world_history(
             settled = list[FundingRate]()
             days_of = _bars_by_day(world, symbol, start + days * DAY, settled)
 
-            def bars_of_day(begins: int, minutes: list[Candle], place: int = place, symbol: str = symbol) -> list[Candle]:
-                progress((place + (begins - start) / (days * DAY)) / len(symbols), symbol)
+            def bars_of_day(begins: int, minutes: list[Candle], before: int = place) -> list[Candle]:
+                progress((before + (begins - start) / (days * DAY)) / len(symbols), minutes[0].symbol)
                 return roll_up(minutes, granularity_sec=length)
 
             _write_bars(bars, (bars_of_day(*each) for each in days_of))

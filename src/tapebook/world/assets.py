@@ -11,7 +11,7 @@ import msgspec
 
 from tapebook.domain.money import E8
 
-_RANGE_DAYS = 0.1
+_RANGE_DAYS = 0.05
 
 # Daily volatility of the common factor; an asset with beta 1 shares this much with all others.
 MARKET_DAILY_VOL = 0.021
@@ -191,7 +191,7 @@ def asset_of(symbol: str) -> Asset:
 
 
 def ranging(asset: Asset) -> Asset:
-    """The asset as one that keeps to a range: it is back within hours, so whoever follows its moves loses."""
+    """The asset as one that keeps to a range: it is back within two hours, so whoever follows its moves loses."""
     return msgspec.structs.replace(asset, home_days=_RANGE_DAYS)
 
 

@@ -316,7 +316,7 @@ def await_children(pid: int, count: int) -> list[psutil.Process]:
 def test_one_role_alone(home: str, role: str, run: Run) -> None:
     code, out, err = run("up", "--only", role, "--seconds", "0.3", "--home", home)
     assert code == 0 and out.count("\n") == 2, err
-    words = {"scheduler": "listed", "worker": "made", "executor": "looked after", "librarian": "1 sync"}
+    words = {"scheduler": "listed", "worker": "made", "executor": "serves", "librarian": "1 sync"}
     assert words[role] in out and out.splitlines()[1].startswith("0 decisions (0 holds), 0 orders sent")
     code, out, _ = run("up", "--only", role, "--quiet", "--seconds", "0.1", "--home", home)
     assert code == 0 and out.count("\n") == 1

@@ -70,7 +70,7 @@ def _print_version(wanted: bool) -> None:
 @root.callback()
 def _global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     log_json: Annotated[
         bool, typer.Option("--log-json", help="Log to stderr as JSON lines; TAPEBOOK_LOG has more choices.")
