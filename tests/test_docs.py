@@ -9,6 +9,7 @@ import sys
 import tokenize
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -68,7 +69,8 @@ def test_every_command_that_a_page_shows_can_be_given() -> None:
 def refusal_of(line: str) -> str | None:
     """Why the command line does not take a line; None when it does. Nothing is run."""
     words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)[1:]
-    command, path = get_command(cli.root), "tapebook"
+    command: Any = get_command(cli.root)
+    path = "tapebook"
     while words and words[0] in getattr(command, "commands", {}):
         command, path = command.commands[words[0]], f"{path} {words.pop(0)}"
     try:

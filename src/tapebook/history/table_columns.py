@@ -101,7 +101,8 @@ def find_columns(table: Table, kind: str) -> Columns:
     layout = _BY_PLACE[kind].get(len(table.names))
     if layout is None:
         widths = " or ".join(str(width) for width in _BY_PLACE[kind])
-        raise BadInput(f"the file has no header and {plural(len(table.names), 'column')}; {kind} without a header have {widths}")
+        has = plural(len(table.names), "column")
+        raise BadInput(f"the file has no header and {has}; {kind} without a header have {widths}")
     return Columns({field: place for place, field in enumerate(layout) if field}, table.names)
 
 

@@ -109,13 +109,13 @@ def _highlights(rooms: Rooms) -> dict[str, str]:
     alike = [found[0] for packet in packets if (found := _ALIKE.findall(packet.text))]
     cited = [each for packet in packets for each in packet.citations if each.path.startswith("global/")]
     refused = [text for run in newest if (text := _refused_order(run)) is not None]
-    found = {
+    lines = {
         "lesson": _best_lesson(rooms),
         "look-alike": next(iter(alike), None),
         "citation": next((f'{each.path}:{each.start_line} "{short_line(each.snippet, 90)}"' for each in cited), None),
         "refused order": next(iter(refused), None),
     }
-    return {name: text for name, text in found.items() if text is not None}
+    return {name: text for name, text in lines.items() if text is not None}
 
 
 def _best_lesson(rooms: Rooms) -> str | None:
