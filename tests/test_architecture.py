@@ -54,8 +54,8 @@ KEEPS_TRADING = {
 # A token must not come from a seed.
 MAKES_SECRETS = {"api/access.py"}
 
-# The invented world and recorded payloads are Hyperliquid's wire format, whatever sources the settings name.
-SPEAKS_ITS_WIRE_FORMAT = {"ingest/stepwise.py", "history/recorded_stream.py"}
+# The invented world, recorded payloads and downloads are Hyperliquid's wire format, whatever sources are named.
+SPEAKS_ITS_WIRE_FORMAT = {"ingest/stepwise.py", "history/recorded_stream.py", "history/download.py"}
 
 CLOCK_READS = [
     *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns"),

@@ -20,7 +20,7 @@ DEMO_START = parse_instant("2026-01-05T00:00:00Z")
 # Everything a home is made of.
 _HOME_FILES = (
     *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", DEMO_MARKER, "workspace.json"),
-    *("archive", "spool", "backtests", "workspace", ".backup", "deploy"),
+    *("archive", "spool", "backtests", "workspace", ".backup", "deploy", "downloads"),
 )
 
 

@@ -158,7 +158,7 @@ def test_symbols_the_tape_does_not_know_are_noted_once_it_knows_some(tmp_path: P
             f"PEPE {nowhere} kPEPE?",
         ]
         assert book.edit_agent("a", {"watch": "BTC,xyz:TSLA"}).notes == [
-            "the tape has nothing of xyz:TSLA yet: check how it is written"
+            "the tape has nothing of xyz:TSLA yet: check the spelling"
         ]
 
 

@@ -75,7 +75,7 @@ def test_places(kind: str, width: int, fields: list[str]) -> None:
 
 
 def test_what_cannot_be_placed_or_is_missing() -> None:
-    with pytest.raises(BadInput, match="there is no header and 7 columns; candles without one have 6 or 12"):
+    with pytest.raises(BadInput, match="the file has no header and 7 columns; candles without a header have 6 or 12"):
         found(",".join(placeholder_names(7)), header=False)
     columns = Columns({"time": 0, "open": 1}, ("when", "open"))
     columns.require("time", "open")

@@ -73,7 +73,7 @@ def test_the_report_is_told_before_anything_is_written(rooms: Rooms, minutes: Pa
         "note: no quote volume: estimated from the bar's prices",
         "note: no number of trades: stored as 0",
         "candles of BTC: 90 rows from 2023-07-24T00:00:00.000Z to 2023-07-24T01:29:00.000Z, every 1m",
-        "BTC is new to the tape: check how it is written",
+        "BTC is new to the tape: check the spelling",
         "gaps: none; repeated rows: 0",
         "in the tape: 0 are there, 0 differ, 90 are new",
     ]

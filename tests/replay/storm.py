@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from tapebook.desk.demo import MARKET_MS_PER_SECOND
+from tapebook.domain.instants import DAY
 from tapebook.home import DEMO_START
 
 ROOT = Path(__file__).parents[2]
@@ -22,16 +23,18 @@ _WITHIN_A_STEP_SECONDS = 0.02
 class Storm:
     """One home, and everything that happens to it."""
 
-    def __init__(self, home: Path, *, seed: int = SEED, seconds: float = SECONDS) -> None:
+    def __init__(self, home: Path, *, seed: int = SEED, seconds: float = SECONDS, aged_days: int = 0) -> None:
         words = ["demo", "--fast", "--seed", str(seed), "--seconds", str(seconds), "--home", str(home)]
+        words += ["--weeks", str(aged_days / 7)]
         self._command = [sys.executable, "-m", "tests.replay.killable", *words]
+        self._start = DEMO_START - aged_days * DAY
         self._end = DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
         self._chance = random.Random(seed)
         self.kills = 0
 
     def rage(self, *, early: int, late: int) -> None:
         """Kills at random moments of start-up and at random moments of the market, then lets it finish."""
-        moments = iter(sorted(self._chance.randrange(DEMO_START, self._end) for _ in range(late)))
+        moments = iter(sorted(self._chance.randrange(self._start, self._end) for _ in range(late)))
         lives = [True] * early + [False] * late
         self._chance.shuffle(lives)
         for killed_early in lives:

@@ -27,5 +27,17 @@ def test_twenty_kills_change_nothing(seed: int, tmp_path: Path) -> None:
     assert_whole(tmp_path / "home")
 
 
+def test_twenty_kills_change_nothing_in_an_aged_demo(tmp_path: Path) -> None:
+    """On its way through the days before it, and after them."""
+    weather = Storm(tmp_path / "home", seed=7, seconds=3.0, aged_days=7)
+    weather.rage(early=6, late=16)
+    assert weather.kills >= 20
+    app.demo(tmp_path / "undisturbed", seconds=3.0, seed=7, weeks=1)
+    expected = Remains.of(tmp_path / "undisturbed")
+    assert len(expected.tables["trade_history"]) >= 100
+    expected.assert_same_in(tmp_path / "home")
+    assert_whole(tmp_path / "home")
+
+
 def test_ended_before_many_acts_of_the_first_start_of_a_demo(tmp_path: Path) -> None:
     compare_ends(start_demo, Stage(tmp_path), points=lambda acts: every_other_disk(acts)[::3])

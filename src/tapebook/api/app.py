@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tapebook.desk.supervisor import HomeObserver, SupervisorProgress, run_desk, serve_role
     from tapebook.history.book_import import FillsReport
     from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
+    from tapebook.history.world_files import write_world_history
     from tapebook.ingest.live import IngestProgress
     from tapebook.ingest.world_process import serve_world
     from tapebook.report.demo import DemoReport
@@ -67,6 +68,7 @@ _LOADED_LATER = {
     **dict.fromkeys(("HomeObserver", "SupervisorProgress", "run_desk", "serve_role"), "tapebook.desk.supervisor"),
     **dict.fromkeys(("ExportReport", "ImportReport", "StreamReport"), "tapebook.history.transfer"),
     **{"FillsReport": "tapebook.history.book_import", "serve_world": "tapebook.ingest.world_process"},
+    "write_world_history": "tapebook.history.world_files",
 }
 
 __all__ = [
@@ -121,6 +123,7 @@ __all__ = [
     "serve_role",
     "serve_world",
     "summary_lines",
+    "write_world_history",
 ]
 
 

@@ -224,4 +224,4 @@ def layer_named(name: str) -> ContextLayer:
     for layer in ContextLayer:
         if name.upper() in (layer.short, layer.value):
             return layer
-    raise BadInput(f"{name!r} is no layer: write L1 (all time) to L7 (now), such as L5 for weeks")
+    raise BadInput(f"{name!r} is not a layer: write L1 (all time) to L7 (now), such as L5 for weeks")

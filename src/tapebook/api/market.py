@@ -6,14 +6,15 @@ tb.market("BTC", as_of="2026-01-05T02:00:00Z")["midPrice"]
 A file is taken in whole or not at all, while nobody else writes the tape; reads go on beside it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import OWN_SUBSCRIPTIONS, Horizon
-from tapebook.domain.instants import iso_text
+from tapebook.domain.files import make_folders
+from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
 from tapebook.errors import BadInput, UnknownName
@@ -22,10 +23,11 @@ from tapebook.report.market import AssetContextView, MarketSource, MarketView, a
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.market_context import trending_symbols
 from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, TRENDING, ListedAsset, seed_sql
-from tapebook.tape.view import View
+from tapebook.tape.view import View, bar_length_ms
 
 if TYPE_CHECKING:
     from tapebook.history.book_import import FillsReport
+    from tapebook.history.download import DownloadKind, DownloadReport
     from tapebook.history.importer import ImportKind
     from tapebook.history.transfer import ExportReport, ImportReport, StreamReport
 
@@ -155,6 +157,38 @@ class MarketHistory(HomePart):
 
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
             return transfer.import_file(rooms, kind, Path(path), **options)
+
+    def download(
+        self,
+        kind: "DownloadKind",
+        symbol: str,
+        *,
+        interval: str = "5m",
+        days: float = 30,
+        url: str | None = None,
+        out: str | Path | None = None,
+        progress: Callable[[float, int], None] = lambda done, rows: None,
+    ) -> "tuple[DownloadReport, ImportReport]":
+        """Fetches bars or settled funding from the exchange into a file, and imports it; goes on where one stopped."""
+        import asyncio
+
+        from tapebook.history import transfer
+        from tapebook.history.download import Download, fetch_history
+        from tapebook.ingest.world_process import clock_of_source
+
+        name = f"{symbol.replace('/', '_')}-{interval if kind == 'candles' else kind}.csv"
+        with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
+            path = Path(out) if out else rooms.home / "downloads" / name
+            make_folders(path.parent, durable=False)
+            settings, step = rooms.config.hyperliquid, bar_length_ms(interval) if kind == "candles" else HOUR
+
+            async def fetch() -> "DownloadReport":
+                now = (await clock_of_source(url or settings.url)).now()
+                asked = Download(kind, symbol, interval, step, now - round(days * DAY), now, url or settings.url)
+                return await fetch_history(asked, path, weight_share=settings.weight_share, progress=progress)
+
+            fetched, length = asyncio.run(fetch()), interval if kind == "candles" else None
+            return fetched, transfer.import_file(rooms, kind, path, symbol=symbol, interval=length)
 
     def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> "FillsReport":
         """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.

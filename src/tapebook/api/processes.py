@@ -154,15 +154,20 @@ def demo(
     *,
     seconds: float = 30,
     seed: int = 7,
+    weeks: float = 0,
     paced: bool = False,
     progress: Callable[[DemoProgress], None] = lambda progress: None,
 ) -> DemoReport:
-    """Runs the seeded world for `seconds` times twenty minutes of market, and reports; a home goes on where it was."""
-    demo_loop.prepare_demo_home(Path(home), seed=seed)
+    """Runs the seeded world for `seconds` times twenty minutes of market, and reports; a home goes on where it was.
+
+    Of a new home, `weeks` are lived through before that: its agents begin with what they learned from them.
+    """
+    demo_loop.prepare_demo_home(Path(home), seed=seed, weeks=weeks)
+    demo_loop.age_demo(Path(home), progress=progress)
     clock = VirtualClock(DEMO_START)
     rooms = Rooms(Path(home), clock=clock)
     try:
-        asyncio.run(demo_loop.run_demo(rooms, clock, seconds=seconds, seed=seed, paced=paced, progress=progress))
+        asyncio.run(demo_loop.run_demo(rooms, clock, seconds=seconds, paced=paced, progress=progress))
         return demo_report(rooms, seed=seed)
     finally:
         rooms.close()

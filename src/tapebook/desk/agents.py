@@ -230,7 +230,7 @@ def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -
 def _agent_notes(rooms: Rooms, agent: AgentProfile, markets: "KnownMarkets") -> list[str]:
     known, unknown = rooms.tape.symbols(*TRADED_KINDS), markets.unknown_symbols(agent)
     missing = [symbol for symbol in agent.watchlist if known and symbol not in known and symbol not in unknown]
-    return [f"the tape has nothing of {', '.join(missing)} yet: check how it is written"] if missing else []
+    return [f"the tape has nothing of {', '.join(missing)} yet: check the spelling"] if missing else []
 
 
 _MOST_NEAR = 3

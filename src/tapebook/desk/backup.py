@@ -277,7 +277,7 @@ class Backups:
         self._look_at = elapsed_seconds() + left_ms / 1_000
 
     def progress_line(self) -> str:
-        """How it goes."""
+        """The progress in one line."""
         return plural(self.made, "backup")
 
     def close(self) -> None:

@@ -21,9 +21,17 @@ from tapebook.anchors import anchor_heads
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.context import MarketCache
 from tapebook.desk.agents import deploy_agent
+from tapebook.desk.aging import DemoProgress, age_home
 from tapebook.desk.scheduler import Pair, bar_wait_ms, due_pairs, ready_slots
-from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.agent import (
+    AgentProfile,
+    ContextProfile,
+    Deployment,
+    ReflectionSettings,
+    RiskCaps,
+    parse_memory,
+)
+from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Observation
 from tapebook.domain.money import E6
 from tapebook.errors import HomeError
@@ -131,6 +139,11 @@ DEMO_HISTORY_MS = 12 * HOUR
 
 DEMO_SOURCES = ("hyperliquid", "polymarket", "defillama")
 DEMO_SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
+AGED_SHARE = 0.7
+"""How much of an aged demo's time the weeks before it take, for progress."""
+
+AGED_RANGING = ("HYPE",)
+"""What there is to learn in the weeks before a demo: who follows the trend of this one loses."""
 
 _TREND = "Follow the trend of the five-minute bars; leave when it is gone."
 DEMO_AGENTS = (
@@ -150,33 +163,97 @@ DEMO_AGENTS = (
 )
 
 
-class DemoProgress(msgspec.Struct, frozen=True):
-    """How far the demo has come."""
-
-    done: float
-    market_time: int
-    rows: int
-    ticks: int
-    trades: int
+# Half an hour or more is enough to learn from weeks; five minutes would take six times as long.
+_PAST_CADENCE_MS, _PAST_BARS = 30 * MINUTE, 48
+_OFF = parse_memory("off")
 
 
-class _DemoMarker(msgspec.Struct, frozen=True):
+def _in_the_past(profile: AgentProfile) -> AgentProfile:
+    """The agent as it decided in the weeks before: less often, with fewer bars, and without documents.
+
+    Of a decision the search of documents costs most, then rendering bars.
+    """
+    memory = parse_memory("lessons,experience,horizons")
+    context = msgspec.structs.replace(profile.context, bar_count=_PAST_BARS, memory=memory)
+    cadence = max(_PAST_CADENCE_MS, 4 * profile.cadence_ms if profile.engine == "ensemble" else 0)
+    return msgspec.structs.replace(profile, cadence_ms=cadence, context=context, shadow=None)
+
+
+def _with_cooldown(profile: AgentProfile) -> AgentProfile:
+    return msgspec.structs.replace(profile, caps=msgspec.structs.replace(profile.caps, cooldown_ms=HOUR))
+
+
+_ENSEMBLE = AgentProfile(
+    "demo-ensemble",
+    ("BTC", "ETH", "SOL"),
+    engine="ensemble",
+    members=("trend", "reversion", "breakout", "carry"),
+    cadence_ms=15 * MINUTE,
+    strategy="Follow the members that earned it; in chop, revert.",
+    context=ContextProfile(bar_minutes=30, bar_count=48),
+    shadow=ContextProfile(bar_minutes=30, bar_count=48, memory=_OFF),
+    reflection=ReflectionSettings(follow="scale"),
+)
+_MAJORS = AgentProfile(
+    "majors-15m",
+    ("BTC", "ETH", "HYPE"),
+    engine="trend",
+    cadence_ms=15 * MINUTE,
+    strategy="Follow the trend of the fifteen-minute bars; leave when it is gone.",
+    caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3),
+    context=ContextProfile(bar_minutes=15),
+)
+_LIVE_AGENTS = (_with_cooldown(DEMO_AGENTS[0]), _with_cooldown(_MAJORS), _ENSEMBLE)
+AGED_AGENTS = tuple((_in_the_past(profile), profile) for profile in _LIVE_AGENTS)
+"""The agents of an aged demo, as they decided in the weeks before it and as they decide in it."""
+
+
+class _DemoMarker(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int
     start: int
     symbols: tuple[str, ...]
+    aged_days: int = 0
+
+    def world(self) -> World:
+        """The market of the demo, which is older than it."""
+        ranging = AGED_RANGING if self.aged_days else ()
+        return World(self.seed, start=self.start - self.history_ms, symbols=self.symbols, ranging=ranging)
+
+    @property
+    def history_ms(self) -> int:
+        """How much older."""
+        return self.aged_days * DAY or DEMO_HISTORY_MS
 
 
-def prepare_demo_home(home: Path, *, seed: int) -> None:
-    """Makes a demo home, or checks that the one there was made with the same seed. Safe to interrupt and repeat."""
+def prepare_demo_home(home: Path, *, seed: int, weeks: float = 0) -> None:
+    """Makes a demo home, or checks that the one there was made with the same seed. Safe to interrupt and repeat.
+
+    How old it is when it begins is decided when it is made.
+    """
     marker = home / DEMO_MARKER
-    wanted = _DemoMarker(seed, DEMO_START, DEMO_SYMBOLS)
+    wanted = _DemoMarker(seed, DEMO_START, DEMO_SYMBOLS, round(7 * weeks))
     if is_home(home) and not is_demo_home(home):
         raise HomeError(f"{home} is a home of your own, not a demo: choose another folder with `home=`")
     write_once(marker, msgspec.json.encode(wanted).decode())
-    made = msgspec.json.decode(marker.read_bytes(), type=_DemoMarker)
-    if made != wanted:
+    made = _read_marker(home)
+    if made.seed != seed or made.start != DEMO_START or made.symbols != DEMO_SYMBOLS:
         raise HomeError(f"{home} was made with `seed=` {made.seed}: use that seed, or another folder with `home=`")
     make_home(home, sources=DEMO_SOURCES)
+
+
+def _read_marker(home: Path) -> _DemoMarker:
+    return msgspec.json.decode((home / DEMO_MARKER).read_bytes(), type=_DemoMarker)
+
+
+def age_demo(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
+    """Lives through the weeks before a demo, if its home was made with any and has not done so."""
+    made = _read_marker(home)
+
+    def report(step: DemoProgress) -> None:
+        progress(msgspec.structs.replace(step, done=AGED_SHARE * step.done))
+
+    if made.aged_days:
+        age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, progress=report)
 
 
 async def run_demo(
@@ -184,31 +261,34 @@ async def run_demo(
     clock: VirtualClock,
     *,
     seconds: float,
-    seed: int,
     paced: bool,
     progress: Callable[[DemoProgress], None],
 ) -> None:
     """Runs the world up to its end, from where an earlier run stopped."""
     until = DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
-    world = World(seed, start=DEMO_START - DEMO_HISTORY_MS, symbols=DEMO_SYMBOLS)
+    before = AGED_SHARE if _read_marker(rooms.home).aged_days else 0.0
     with exclusive_lock(rooms.home), exclusive_lock(rooms.home, "tape"):
-        async with SteppedFeed(rooms, clock, world, history_ms=DEMO_HISTORY_MS) as feed:
+        async with _demo_feed(rooms, clock) as feed:
             desk = _demo_desk(rooms, clock)
             async for _ in _play_steps(feed, desk, _Pace(clock, paced=paced), until=until):
-                progress(_demo_progress(rooms, desk, clock, until))
+                step = _demo_progress(rooms, desk, clock, until)
+                progress(msgspec.structs.replace(step, done=before + (1 - before) * step.done))
         anchor_heads(rooms)
 
 
 async def play_until(rooms: Rooms, clock: VirtualClock, *, until: Callable[[], bool]) -> None:
     """Moves the market of a demo home on, with all its agents, until something has happened; a minute at the most."""
-    made = msgspec.json.decode((rooms.home / DEMO_MARKER).read_bytes(), type=_DemoMarker)
-    world = World(made.seed, start=made.start - DEMO_HISTORY_MS, symbols=made.symbols)
     with exclusive_lock(rooms.home), exclusive_lock(rooms.home, "tape"):
-        async with SteppedFeed(rooms, clock, world, history_ms=DEMO_HISTORY_MS) as feed:
+        async with _demo_feed(rooms, clock) as feed:
             desk = _demo_desk(rooms, clock)
             last = feed.next_step() + MINUTE
             async for _ in _play_steps(feed, desk, _Pace(clock, paced=False), until=last, enough=until):
                 pass
+
+
+def _demo_feed(rooms: Rooms, clock: VirtualClock) -> SteppedFeed:
+    made = _read_marker(rooms.home)
+    return SteppedFeed(rooms, clock, made.world(), history_ms=made.history_ms, fetch_ms=DEMO_HISTORY_MS)
 
 
 def demo_seconds_beyond(moment: int) -> int:

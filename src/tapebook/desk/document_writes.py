@@ -79,7 +79,7 @@ def add_folder(rooms: Rooms, folder: Path) -> str:
     place = folder.expanduser().resolve()
     home = rooms.home.resolve()
     if not place.is_dir():
-        raise BadInput(f"{place} is no folder: name one that is there")
+        raise BadInput(f"{place} is not a folder: name one that exists")
     if place.is_relative_to(home) or home.is_relative_to(place):
         raise BadInput(f"{place} and the home {home} lie in one another: what agents own must stay theirs")
     if problem := name_problem(place.name) or ("it has no name" if not place.name else None):

@@ -42,9 +42,9 @@ class Executor:
         return len(due) > batch
 
     def progress_line(self) -> str:
-        """How it goes."""
+        """The progress in one line."""
         lost = f", {plural(self.lost, 'time')} too late" if self.lost else ""
-        return f"looked after {plural(self.served, 'account')}{lost}"
+        return f"serves {plural(self.served, 'account')}{lost}"
 
     def close(self) -> None:
         """Leaves what is in hand to others."""

@@ -105,7 +105,7 @@ class Scheduler:
         return bool(slots)
 
     def progress_line(self) -> str:
-        """How it goes."""
+        """The progress in one line."""
         waiting = sum(self._rooms.work.counts_by_state().values())
         late = f", {self.missed:,} found that were missed" if self.missed else ""
         return f"{plural(self.added, 'decision')} listed, {waiting:,} waiting{late}"

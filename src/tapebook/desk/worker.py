@@ -203,7 +203,7 @@ class Worker:
         return bool(self._owed)
 
     def progress_line(self) -> str:
-        """How it goes."""
+        """The progress in one line."""
         odd = [(self.expired, "expired"), (self.failed, "failed"), (self.lost, "taken over by others")]
         more = "".join(f", {count:,} {what}" for count, what in odd if count)
         return f"{plural(self.made, 'decision')} made, {self._in_flight:,} in flight{more}"

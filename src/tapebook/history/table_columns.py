@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.money import E8, E12, to_units
+from tapebook.domain.text import plural
 from tapebook.errors import BadInput
 from tapebook.history.tables import Block, Table
 from tapebook.tape.view import EARLIEST
@@ -100,7 +101,8 @@ def find_columns(table: Table, kind: str) -> Columns:
     layout = _BY_PLACE[kind].get(len(table.names))
     if layout is None:
         widths = " or ".join(str(width) for width in _BY_PLACE[kind])
-        raise BadInput(f"there is no header and {len(table.names)} columns; {kind} without one have {widths}")
+        has = plural(len(table.names), "column")
+        raise BadInput(f"the file has no header and {has}; {kind} without a header have {widths}")
     return Columns({field: place for place, field in enumerate(layout) if field}, table.names)
 
 

@@ -66,7 +66,7 @@ class ImportReport(msgspec.Struct, frozen=True):
             f"values: {findings.values}",
             *(f"note: {note}" for note in findings.notes),
             f"{self.kind}{subject}: {plural(self.rows, 'row')}{_time_range(findings)}",
-            *([f"{self.symbol} is new to the tape: check how it is written"] if self.new_symbol else []),
+            *([f"{self.symbol} is new to the tape: check the spelling"] if self.new_symbol else []),
             f"gaps: {_gaps_text(findings)}; repeated rows: {findings.duplicates:,}",
             f"in the tape: {self.same_rows:,} are there, {self.differing_rows:,} differ, {self.new_rows:,} are new",
             *self._bad_rows(),
@@ -239,7 +239,7 @@ def _import_request(kind: ImportKind, symbol: str | None, interval: str | None, 
     if kind != "stream" and symbol is None:
         raise BadInput("say whose rows these are with `symbol=`")
     if symbol is not None and (not _SYMBOL.fullmatch(symbol) or has_hidden_characters(symbol)):
-        raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces or characters that are not seen")
+        raise BadInput(f"{symbol!r} is no symbol: write it like BTC, without spaces or invisible characters")
     if kind == "candles":
         return ImportRequest(kind, symbol, None if interval is None else bar_length_ms(interval), now)
     return ImportRequest(kind, symbol, None if interval is None else span_ms(interval), now)

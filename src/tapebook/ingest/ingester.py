@@ -181,7 +181,7 @@ class FactBuffer:
         self._progress.append(progress)
 
     def drain_pending(self) -> "PendingFacts":
-        """Gives everything away."""
+        """Returns everything that waits, and empties the buffer."""
         waiting = PendingFacts(self._facts, self._gaps, self._filled, self._problems, self._kinds, self._progress)
         self._facts, self._gaps, self._filled, self._problems, self._kinds = [], [], [], [], {}
         self._progress = []

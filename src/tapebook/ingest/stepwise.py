@@ -21,7 +21,7 @@ from tapebook.ingest.live import retention_by_channel, run_sources
 from tapebook.sources import hyperliquid
 from tapebook.sources.hyperliquid.settings import source_settings
 from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books
-from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
+from tapebook.tape.source import ProgressTable, Source, SourceContext
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
@@ -43,6 +43,7 @@ class SteppedFeed:
         world: World,
         *,
         history_ms: int,
+        fetch_ms: int | None = None,
         delistings: Mapping[str, int] | None = None,
         faults: "Faults | None" = None,
     ) -> None:
@@ -52,7 +53,8 @@ class SteppedFeed:
         self._rooms = rooms
         self._clock = clock
         self._server = WorldServer(world, history_ms=history_ms, delistings=delistings, faults=faults or Faults())
-        self._history_ms = history_ms
+        # How much of the world's history the source asks for when the tape has nothing it heard itself.
+        self._fetch_ms = history_ms if fetch_ms is None else fetch_ms
         self._intake = FactBuffer()
         self._first = world.start + history_ms
         self._running: asyncio.Task[None] | None = None
@@ -81,7 +83,7 @@ class SteppedFeed:
         keep = retention_by_channel(self._rooms.config)
         self._ingester = Ingester(self._rooms, self._intake, keep=keep, derive_every=5 * MINUTE)
         self._source = self._stepped_source(url)
-        self._beside = [self._create_beside(adapter, url) for adapter in self._rooms.sources if adapter.name != _FIRST]
+        self._beside = polled_sources(self._rooms, self._clock, self._intake, url)
         self._running = asyncio.create_task(run_sources([self._source, *self._beside]))
         if reached is None:
             # Connected before the first frame is sent; what is fetched here is committed with the first step.
@@ -128,23 +130,10 @@ class SteppedFeed:
             raise StoreFailed(problem)
         self._ingester.do_due_work()
 
-    def _create_beside(self, adapter: SourceAdapter, url: str) -> Source:
-        context = SourceContext(
-            sink=self._intake,
-            tape=self._rooms.tape,
-            clock=self._clock.now,
-            monotonic=elapsed_seconds,
-            sleep=asyncio.sleep,
-            url=url,
-            stepped=True,
-            progress=ProgressTable(self._rooms.tape_db).parts(adapter.name),
-        )
-        return adapter.create(self._rooms.config.source_section(adapter.name), context)
-
     def _stepped_source(self, url: str) -> "hyperliquid.HyperliquidSource":
         settings = source_settings(self._rooms.config.hyperliquid, url=url, stepped=True)
         return hyperliquid.create(
-            msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._history_ms),
+            msgspec.structs.replace(settings, spot=False, symbols=(), history_ms=self._fetch_ms),
             sink=self._intake,
             clock=self._clock.now,
             monotonic=elapsed_seconds,
@@ -154,3 +143,23 @@ class SteppedFeed:
             books=newest_books(self._rooms.tape, now=self._clock.now()),
             listed=live_markets(self._rooms.tape),
         )
+
+
+def polled_sources(rooms: Rooms, clock: VirtualClock, intake: FactBuffer, url: str) -> list[Source]:
+    """The sources of the settings that ask the servers of a world when they are told to; all but the first."""
+    found = []
+    for adapter in rooms.sources:
+        if adapter.name == _FIRST:
+            continue
+        context = SourceContext(
+            sink=intake,
+            tape=rooms.tape,
+            clock=clock.now,
+            monotonic=elapsed_seconds,
+            sleep=asyncio.sleep,
+            url=url,
+            stepped=True,
+            progress=ProgressTable(rooms.tape_db).parts(adapter.name),
+        )
+        found.append(adapter.create(rooms.config.source_section(adapter.name), context))
+    return found

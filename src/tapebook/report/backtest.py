@@ -233,7 +233,7 @@ def table_over_chunks(result: BacktestResult, kind: str) -> ReportTable:
         ReportColumn(None, "all", attrgetter(figure), cell),
         ReportColumn(None, "weight" if kind == "providers" else None, attrgetter("weight"), WEIGHT),
         ReportColumn("trend", None, last, DIRECTION),
-        ReportColumn(None, "last against before, bps a trade", last, LAST_TREND),
+        ReportColumn(None, "change vs earlier chunks, bps a trade", last, LAST_TREND),
     )
     return ReportTable(columns, getattr(result.total, kind))
 

@@ -284,7 +284,7 @@ def _test_lines(test: PairedTest) -> list[str]:
         "",
         f"daily difference {signed_text(each.value, 2)} bps ({span}, paired t, p={test.chance:.3f}; "
         f"{blocks} in blocks of {test.block_days} days)",
-        f"so many days would show a true difference of {test.detectable_bps:.2f} bps a day 80 times of 100",
+        f"minimum detectable difference with so many days (80 % power): {test.detectable_bps:.2f} bps a day",
     ]
 
 

@@ -148,7 +148,7 @@ def _notes_list(result: BacktestResult) -> str:
         _replay_sentence(result),
         "Buy and hold at the same exposure holds what the agent had of each symbol on average over all of the time.",
         "Sharpe ratios are of daily equity at 00:00 UTC, times the root of 365; intervals take days as independent.",
-        "Trends say up or down only where at most 1 in 20 of what a chunk calls so is expected to be luck.",
+        "Trends are FDR-controlled at 5 %: of those called up or down, at most 1 in 20 is expected to be luck.",
     ]
     said = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in (fill_sentence(result), *memory_sentences(result))]
     return "<ul>" + "".join(f"<li>{escape_text(note)}</li>" for note in (*said, *result.notes, *rules)) + "</ul>"

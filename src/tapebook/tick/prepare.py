@@ -200,7 +200,15 @@ def with_features(
     """
     symbol = market.symbol
     if tape.has_prices_alone(symbol):
-        return _with_history_features(tape, market, view=view) if version.derived_features else market
+        found = _with_history_features(tape, market, view=view) if version.derived_features else market
+    else:
+        found = _with_stored_features(tape, market, view=view, version=version)
+    around = _context_features(tape, symbol, subscriptions, view=view) if version.market_context else ()
+    return msgspec.structs.replace(found, features=(*found.features, *around)) if around else found
+
+
+def _with_stored_features(tape: Tape, market: Market, *, view: View, version: PacketVersion) -> Market:
+    symbol = market.symbol
     books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
     profile = liquidity_profile(books, as_of=view.as_of) if books else None
     features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
@@ -216,9 +224,8 @@ def with_features(
     )
     stored = [found.context, *rows.values()]
     if version.derived_features and not any(_is_recent(each, view) for each in stored):
-        found = _with_history_features(tape, found, view=view)
-    around = _context_features(tape, symbol, subscriptions, view=view) if version.market_context else ()
-    return msgspec.structs.replace(found, features=(*found.features, *around)) if around else found
+        return _with_history_features(tape, found, view=view)
+    return found
 
 
 # Of the prediction markets of an asset, those with the most money; titles are long, and the section has a cap.

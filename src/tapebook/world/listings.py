@@ -29,9 +29,6 @@ from tapebook.world.random_streams import random_stream, stream_seed
 
 _START_SD = 0.04
 
-# Half-life of 60 days back to the usual price: without it a year of 6 % days ends in prices no one would believe.
-_HOME_PULL = math.log(2) / (60 * MINUTES_PER_DAY)
-
 _STEPS_PER_DAY = MINUTES_PER_DAY * STEPS_PER_MINUTE
 
 
@@ -62,6 +59,7 @@ class AssetPricePath:
         self._own = Driver(random_stream(seed, "own", asset.symbol))
         self._chance = random_stream(seed, "path", asset.symbol)
         self._home = math.log(asset.start_price_usd)
+        self._home_pull = math.log(2) / (asset.home_days * MINUTES_PER_DAY)
         self._value = self._home + self._chance.gauss(0.0, _START_SD)
         self._quoted = self._value
 
@@ -71,7 +69,7 @@ class AssetPricePath:
         common_vol, own_vol = self._common_vol, self._own_vol
         jumps = self._jumps(market, own) if market.jump or own.jump else ()
         self._value += (market.calm + market.jump) * common_vol + (own.calm + own.jump) * own_vol
-        self._value -= (self._value - self._home) * _HOME_PULL
+        self._value -= (self._value - self._home) * self._home_pull
         heat = math.hypot(market.vol * common_vol, own.vol * own_vol) / self._asset.daily_vol
         quiet = self._is_quiet(heat) and not jumps
         opened = self._quoted

@@ -22,6 +22,7 @@ import msgspec
 
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Mid, Observation
+from tapebook.world import assets
 from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of
 from tapebook.world.cadence import STEP, session_pace
 from tapebook.world.drivers import Driver
@@ -37,9 +38,11 @@ class WorldStep(msgspec.Struct, frozen=True):
 
 
 class World:
-    """A seeded market; every call of `steps` tells the same story."""
+    """A seeded market; every call of `steps` tells the same story. `ranging` are symbols that keep to a range."""
 
-    def __init__(self, seed: int, *, start: int, symbols: tuple[str, ...] = DEFAULT_SYMBOLS) -> None:
+    def __init__(
+        self, seed: int, *, start: int, symbols: tuple[str, ...] = DEFAULT_SYMBOLS, ranging: tuple[str, ...] = ()
+    ) -> None:
         if start % HOUR:
             raise ValueError(f"a world starts on the hour, not at {start}: use {start - start % HOUR}")
         if not symbols:
@@ -49,7 +52,10 @@ class World:
         self.seed = seed
         self.start = start
         self.symbols = symbols
-        self._assets = tuple(asset_of(symbol) for symbol in symbols)
+        self.ranging = ranging
+        self._assets = tuple(
+            assets.ranging(asset_of(symbol)) if symbol in ranging else asset_of(symbol) for symbol in symbols
+        )
 
     def steps(self, *, after: int | None = None) -> Iterator[WorldStep]:
         """Steps without end, from the start or the first one later than `after`."""
@@ -98,7 +104,7 @@ def symbol_history(
     """All bars that ended and all rates settled later than `after` and no later than `until`."""
     since = world.start if after is None else max(world.start, after)
     # Every asset has its own streams, so a world of one symbol tells of it what the whole world tells.
-    alone = World(world.seed, start=world.start, symbols=(symbol,))
+    alone = World(world.seed, start=world.start, symbols=(symbol,), ranging=world.ranging)
     for number, at, ((listing, turn),) in alone.walk_minutes():
         if at > until:
             return

@@ -16,7 +16,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 def test_report_comes_alone_on_stdout(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "EVERY_SECONDS", 0.0)
-    words = ["demo", "--seconds", "1.5", "--fast", "--no-web", "--home", str(tmp_path / "home")]
+    words = ["demo", "--weeks", "0", "--seconds", "1.5", "--fast", "--no-web", "--home", str(tmp_path / "home")]
     code, out, err = run(*words)
     assert code == 0
     assert "market time   2026-01-05T00:00 to 2026-01-05T00:30 UTC" in out
@@ -29,15 +29,16 @@ def test_report_comes_alone_on_stdout(run: Run, tmp_path: Path, monkeypatch: pyt
 def test_flags_reach_the_facade(run: Run, facade: SimpleNamespace) -> None:
     asked: list[Any] = []
 
-    def demo(home: Path, *, seconds: float, seed: int, paced: bool, progress: Callable[[DemoProgress], None]) -> Any:
-        asked.append((str(home), seconds, seed, paced))
+    def demo(home: Path, *, progress: Callable[[DemoProgress], None], **options: Any) -> Any:
+        asked.append((str(home), *(options[name] for name in ("seconds", "seed", "weeks", "paced"))))
         return SimpleNamespace(lines=lambda: ["market  1", "home    2"], to_dict=lambda: {"a": 1})
 
     facade.module.demo = demo
     assert run("demo", "--home", "x") == (0, "market  1\nhome    2\npage          tapebook web x\n", "")
     assert run("demo", "--home", "x", "--no-web") == (0, "market  1\nhome    2\n", "")
-    assert run("demo", "--home", "x", "--seconds", "2.5", "--seed", "9", "--fast", "--json")[1] == '{\n  "a": 1\n}\n'
-    assert asked == [("x", 30.0, 7, True), ("x", 30.0, 7, True), ("x", 2.5, 9, False)]
+    chosen = ("--seconds", "2.5", "--seed", "9", "--weeks", "0", "--fast", "--json")
+    assert run("demo", "--home", "x", *chosen)[1] == '{\n  "a": 1\n}\n'
+    assert asked == [("x", 20.0, 7, 4.0, True), ("x", 20.0, 7, 4.0, True), ("x", 2.5, 9, 0.0, False)]
 
 
 def test_another_seed_in_the_same_home_is_refused(run: Run, home: str) -> None:

@@ -308,7 +308,7 @@ def await_children(pid: int, count: int) -> list[psutil.Process]:
 def test_one_role_alone(home: str, role: str, run: Run) -> None:
     code, out, err = run("up", "--only", role, "--seconds", "0.3", "--home", home)
     assert code == 0 and out.count("\n") == 2, err
-    words = {"scheduler": "listed", "worker": "made", "executor": "looked after", "librarian": "1 sync"}
+    words = {"scheduler": "listed", "worker": "made", "executor": "serves", "librarian": "1 sync"}
     assert words[role] in out and out.splitlines()[1].startswith("0 decisions (0 holds), 0 orders sent")
     code, out, _ = run("up", "--only", role, "--quiet", "--seconds", "0.1", "--home", home)
     assert code == 0 and out.count("\n") == 1
@@ -371,7 +371,7 @@ def test_what_it_refuses(home: str, run: Run, tmp_path: Path) -> None:
     assert run("up", "--only", "worker", "--with-ingest", "--home", home)[0] == 2
     code, _, err = run("up", "--home", str(tmp_path / "none"))
     assert code == 2 and "no tapebook home" in err
-    run("demo", "--fast", "--seconds", "0.1", "--home", str(tmp_path / "demo"))
+    run("demo", "--weeks", "0", "--fast", "--seconds", "0.1", "--home", str(tmp_path / "demo"))
     code, _, err = run("up", "--home", str(tmp_path / "demo"))
     assert code == 2 and "is a demo" in err and err.count("\n") == 1
 

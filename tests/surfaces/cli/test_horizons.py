@@ -125,7 +125,7 @@ def test_from_a_trade_to_the_tree_in_a_home(run: Run, traded: str) -> None:
     ("words", "says"),
     [
         (("show", "nobody"), "there is no agent called 'nobody'"),
-        (("show", "--layer", "L9"), "'L9' is no layer"),
+        (("show", "--layer", "L9"), "'L9' is not a layer"),
         (("set", "L5", "2026-02", "k", "v"), "'2026-02' is no week: write it like 2026-W06"),
         (("set", "L1", "LEGACY", "k", "NaN"), "a value must be JSON"),
         (("set", "L1", "LEGACY", "k", "v", "--agent", "nobody"), "there is no agent called 'nobody'"),

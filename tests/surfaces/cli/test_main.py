@@ -276,7 +276,7 @@ def test_unexpected_errors_on_a_damaged_home_say_what_is_damaged(run: Run, facad
 
 
 def test_demo_can_be_interrupted_and_goes_on(tmp_path: Path) -> None:
-    words = ("demo", "--home", str(tmp_path / "home"))
+    words = ("demo", "--weeks", "0", "--home", str(tmp_path / "home"))
     # Paced, so that however slow this machine is, the demo cannot end before it is interrupted.
     demo = command(*words, "--seconds", "600", stdout=subprocess.PIPE)
     assert demo.stderr

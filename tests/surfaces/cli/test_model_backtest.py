@@ -75,7 +75,7 @@ def test_it_estimates_stops_goes_on_and_asks_nothing_twice(run: Run, words: list
 
     code, out, err = run(*words)
     assert (code, err) == (0, "") and "models    0.09 USD for 12 calls, 12,000 tokens in, 1,200 out" in out
-    assert run(*words, "--again")[:2] == (0, "all: made again, the same bytes\n")
+    assert run(*words, "--again")[:2] == (0, "all: the re-run is byte-identical\n")
     assert len(server.seen) == HOURS
 
 

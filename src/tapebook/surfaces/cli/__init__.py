@@ -70,7 +70,7 @@ def _print_version(wanted: bool) -> None:
 @root.callback()
 def _global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     log_json: Annotated[
         bool, typer.Option("--log-json", help="Log to stderr as JSON lines; TAPEBOOK_LOG has more choices.")
@@ -86,7 +86,7 @@ COMMANDS: list[Callable[..., None]] = [
     *(home.init, home.demo, desk.up, desk.web, server.api),
     *(portfolio.status, portfolio.portfolio, portfolio.equity),
     *(context.context, runs.tick, trades.orders, trades.trades),
-    *(market.world, market.ingest, market.assets, market.market, market.candles),
+    *(market.ingest, market.assets, market.market, market.candles),
     *(desk.halt, desk.resume, desk.flatten, desk.mcp),
     *(backtests.backtest, runs.replay, runs.compare, home.verify, home.rebuild, home.doctor),
     *(home.backup, home.restore, home.events, home.settings),
@@ -104,6 +104,8 @@ root.add_typer(lessons.group, name="lessons")
 root.add_typer(experience.group, name="experience")
 root.add_typer(horizons.group, name="horizons")
 root.add_typer(server.group, name="tokens")
+root.add_typer(market.world_group, name="world")
+root.add_typer(transfer.download_group, name="download")
 transfer.import_group.command("fills")(transfer.import_fills)
 root.add_typer(transfer.import_group, name="import")
 root.add_typer(transfer.export_group, name="export")

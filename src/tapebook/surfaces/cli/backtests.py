@@ -155,7 +155,7 @@ def _print_comparison(found: Any, *, json: bool) -> None:
     if json:
         print_json(found)
     elif not found.differs:
-        print_lines([f"{found.what}: made again, the same bytes"])
+        print_lines([f"{found.what}: the re-run is byte-identical"])
     if found.differs:
         raise Stop(f"{found.what}: made again, these differ: {', '.join(found.differs)}; report it as a bug")
 

@@ -245,8 +245,11 @@ def demo(
     seconds: Annotated[
         float,
         typer.Option(metavar="N", min=0.1, max=MAX_DEMO_SECONDS, help="Seconds to run; each is 20 minutes of market."),
-    ] = 30.0,
+    ] = 20.0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which market to invent.")] = 7,
+    weeks: Annotated[
+        float, typer.Option(metavar="N", min=0, max=52, help="Weeks a new home has lived through before it begins.")
+    ] = 4.0,
     home: Home = None,
     fast: Annotated[bool, typer.Option("--fast", help="As fast as the machine can, not at an even pace.")] = False,
     no_web: Annotated[
@@ -262,6 +265,7 @@ def demo(
             home_folder(home),
             seconds=seconds,
             seed=seed,
+            weeks=weeks,
             paced=not fast,
             progress=lambda step: show(step.done, _demo_words(step)),
         )

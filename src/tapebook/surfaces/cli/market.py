@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -47,7 +48,13 @@ _ASSET_COLUMNS = (
 )
 
 
+world_group = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help="An invented market.")
+
+
+@world_group.callback()
 def world(
+    context: typer.Context,
+    *,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Which market to invent.")] = 7,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port to serve on.")] = 3001,
     speed: Annotated[
@@ -56,6 +63,8 @@ def world(
     storm: Annotated[bool, typer.Option("--storm", help="With every fault a real exchange has.")] = False,
 ) -> None:
     """Serve an invented market here, as the three sources do."""
+    if context.invoked_subcommand is not None:
+        return
     import asyncio
 
     from tapebook.api import app
@@ -64,6 +73,35 @@ def world(
         print(f"serving at {url} (seed {seed}, speed {speed:g}); stop with Ctrl-C", flush=True)
 
     asyncio.run(app.serve_world(seed=seed, port=port, speed=speed, storm=storm, on_ready=print_url))
+
+
+@world_group.command("history")
+def world_history(
+    *,
+    symbols: Annotated[
+        str, typer.Option("--symbols", metavar="S,S", help="Which of BTC, ETH, SOL, HYPE, DOGE, kPEPE.")
+    ] = "BTC",
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="I", help="The length of a bar: 1m 5m 15m 1h 4h 1d.")
+    ] = "5m",
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, max=3_660, help="How many days.")] = 365,
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help="Where it begins.")] = "2025-01-01T00:00:00Z",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Which market to invent.")] = 7,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the files.")] = "history",
+    json: Json = False,
+) -> None:
+    """Write the past of an invented market to files for `tapebook import`."""
+    from tapebook.api import app
+
+    names = [name.strip() for name in symbols.split(",") if name.strip()]
+    with progress("history") as show:
+        found = app.write_world_history(
+            Path(out), names, interval=interval, start=parse_time(since), days=days, seed=seed, progress=show
+        )
+    if json:
+        print_json({"files": found})
+    else:
+        print_lines([each.line() for each in found])
 
 
 def ingest(url: Url = None, seconds: Seconds = None, home: Home = None) -> None:

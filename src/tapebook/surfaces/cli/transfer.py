@@ -1,4 +1,4 @@
-"""Commands that bring history into a home from files and write it to files: `import`, `export`."""
+"""Commands that bring history into a home and write it to files: `import`, `export`, `download`, `world history`."""
 
 import functools
 import inspect
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 import_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Bring history from a file into the home.")
 export_group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Write history of the tape to a file.")
+download_group = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, help="Fetch history from the exchange into the home."
+)
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="CSV, JSON, JSON lines (each also .gz), Parquet or feather.")
@@ -219,3 +222,49 @@ def import_fills(
         print_json(report)
     else:
         print_lines([*report.lines(), report.result_line()])
+
+
+Days = Annotated[float, typer.Option("--days", metavar="N", min=0.01, max=3_660, help="How many days back.")]
+Coin = Annotated[str, typer.Argument(metavar="SYMBOL", help="A symbol as the exchange writes it, such as BTC.")]
+Address = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="Whom to ask; else the exchange of the settings.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="The file to write; else one below the home's downloads/.")
+]
+
+
+@download_group.command("candles")
+def download_candles(
+    symbol: Coin,
+    *,
+    interval: Interval = "5m",
+    days: Days = 30.0,
+    url: Address = None,
+    out: Out = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Fetch bars, and import them."""
+    _download("candles", symbol, interval=interval, days=days, url=url, out=out, home=home, json=json)
+
+
+@download_group.command("funding")
+def download_funding(
+    symbol: Coin, *, days: Days = 30.0, url: Address = None, out: Out = None, home: Home = None, json: Json = False
+) -> None:
+    """Fetch settled funding rates, and import them."""
+    _download("funding", symbol, interval="1h", days=days, url=url, out=out, home=home, json=json)
+
+
+def _download(
+    kind: Literal["candles", "funding"], symbol: str, *, home: str | None, json: bool, **options: Any
+) -> None:
+    with open_home(home) as book, progress("download") as show:
+        fetched, imported = book.download(
+            kind, symbol, **options, progress=lambda done, rows: show(done, plural(rows, "row"))
+        )
+    if json:
+        print_json({"fetched": fetched, "imported": imported})
+    else:
+        print_lines([*fetched.lines(), imported.result_line()])

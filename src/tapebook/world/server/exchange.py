@@ -6,7 +6,9 @@ first step is walked at once: funding of every hour, bars of the newest minutes 
 for all coins would take minutes.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -169,6 +171,17 @@ class Venue:
         for coin in self.coins.values():
             coin.move_to_step(index)
 
+    def rows_between(self, since: int, until: int) -> list[Candle | FundingRate]:
+        """The minutes of all perps that ended, and the rates settled, later than `since` and no later than `until`."""
+        rows: list[Candle | FundingRate] = []
+        for symbol, perp in self.perps.items():
+            minutes, rates = perp.bars.minutes, self.settled[symbol]
+            first = bisect_right(minutes, since - MINUTE, key=attrgetter("bucket_ts"))
+            rows += minutes[first : bisect_right(minutes, until - MINUTE, key=attrgetter("bucket_ts"))]
+            first = bisect_right(rates, since, key=attrgetter("bucket_ts"))
+            rows += rates[first : bisect_right(rates, until, key=attrgetter("bucket_ts"))]
+        return rows
+
     def _play_minutes(self, world: World) -> Iterator[int]:
         """Opens minute after minute and gives their beginnings."""
         for number, at, moves in world.walk_minutes():
@@ -222,12 +235,20 @@ def dex_of(name: str) -> str:
 class Exchange:
     """Both dexes and their clock."""
 
-    def __init__(self, world: World, *, now: int, amend: Amend, delistings: Mapping[str, int] = _NO_DELISTINGS) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        now: int,
+        amend: Amend,
+        delistings: Mapping[str, int] = _NO_DELISTINGS,
+        spots: tuple[SimulatedSpot, ...] = SPOTS,
+    ) -> None:
         self.now = now
         self.speed = 0.0
         self.amend = amend
         self.seed = world.seed
-        self.main = Venue(world, at=now - now % STEP, spots=SPOTS)
+        self.main = Venue(world, at=now - now % STEP, spots=spots)
         self._world = world
         self._builder: Venue | None = None
         # Perps of the main dex that are to be delisted, and when; those that are, with the prices they froze at.

@@ -38,7 +38,7 @@ class Unsubscribe(_SocketMessage, frozen=True, tag="unsubscribe"):
 
 
 class Ping(_SocketMessage, frozen=True, tag="ping"):
-    """Are you there?"""
+    """A ping of the client."""
 
 
 class PostBody(msgspec.Struct, frozen=True):

@@ -19,12 +19,14 @@ import msgspec
 from aiohttp import web
 
 from tapebook.domain.instants import floor_to_step
+from tapebook.domain.market import Candle, FundingRate
 from tapebook.world.cadence import STEP
 from tapebook.world.faults import BAD_GATEWAY, BarAmender, FaultLog, Faults, FrameMangler, InjectedFault
 from tapebook.world.market import World
 from tapebook.world.server import requests
 from tapebook.world.server.answers import TOO_MANY_REQUESTS, InfoAnswer, InfoEndpoint, refusal_answer
 from tapebook.world.server.beside import OtherServers
+from tapebook.world.server.catalog import SPOTS
 from tapebook.world.server.exchange import Exchange
 from tapebook.world.server.predictions import MOST_PER_PAGE
 from tapebook.world.server.requests import MOST_SOCKETS
@@ -36,7 +38,8 @@ _CALM = Faults()
 class WorldServer:
     """A world, told over HTTP and WebSocket from `history_ms` after its start on.
 
-    `delistings` are perps that are delisted on the way, and when; `page_size` is the most that Gamma gives at once.
+    `delistings` are perps that are delisted on the way, and when; `page_size` is the most that Gamma gives at once;
+    without `spots` it has perps alone.
     The step at which it begins is published by the first `advance`, so a client can subscribe before it.
     """
 
@@ -48,12 +51,14 @@ class WorldServer:
         history_ms: int = 0,
         delistings: Mapping[str, int] | None = None,
         page_size: int = MOST_PER_PAGE,
+        spots: bool = True,
     ) -> None:
         self._faults = faults
         self._record = FaultLog()
         now = world.start + floor_to_step(history_ms, STEP)
         amend = BarAmender(faults, self._record)
-        self._exchange = Exchange(world, now=now, amend=amend, delistings=delistings or {})
+        pairs = SPOTS if spots else ()
+        self._exchange = Exchange(world, now=now, amend=amend, delistings=delistings or {}, spots=pairs)
         self._desk = InfoEndpoint(self._exchange, faults, self._record)
         self._beside = OtherServers(self._exchange, faults, self._record, page_size=page_size)
         self._feed = StepFrames(self._exchange)
@@ -111,6 +116,13 @@ class WorldServer:
             await self._play(at)
         self._exchange.now = to
         self._release_unanswered()
+
+    def skip_to(self, at: int) -> list[Candle | FundingRate]:
+        """Moves the world on without a frame to anybody; gives the bars that ended and the rates settled meanwhile."""
+        since = self.now
+        self._exchange.play_to(at)
+        self._next_step = at + STEP
+        return self._exchange.main.rows_between(since, at)
 
     async def _play(self, at: int) -> None:
         self._exchange.play_to(at)

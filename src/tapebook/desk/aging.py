@@ -1,0 +1,201 @@
+"""Ages a demo: its agents live through the weeks before it, with the tick of the live desk in virtual time.
+
+1. `_begin` saves the agents as they were then and takes in the runbooks, known from the first moment on.
+2. `write_past` puts the weeks on the tape: bars and funding of every perp, prediction markets, capital flows.
+3. `PastDesk.live_through` makes the decision of every slot, in the order of time, a day to a transaction.
+4. `_go_live` gives the agents their live settings, sums up all of them together, and takes in what the log says.
+
+The book is the demo's own, so the demo begins with what was learned by then, and `verify` and `replay` cover all of
+it. A process that is killed goes on with the first step that is missing; the bytes are those of an undisturbed run.
+Nothing waits for the disk while step 3 runs: a power cut may leave a home that has to be made again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from importlib import resources
+from operator import itemgetter
+from pathlib import Path
+
+import msgspec
+
+from tapebook.clock import VirtualClock
+from tapebook.context import MarketCache
+from tapebook.desk.agents import deploy_agent
+from tapebook.desk.scheduler import bar_wait_ms
+from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.instants import DAY
+from tapebook.gc_pause import collect_young_garbage, gc_paused
+from tapebook.home import exclusive_lock, write_once
+from tapebook.ingest.world_past import write_past
+from tapebook.library.sync import sync_documents
+from tapebook.library.workspace import WORKSPACE_FOLDER
+from tapebook.tape.bars import decision_moment
+from tapebook.tape.forward_tape import ForwardTape
+from tapebook.tick.decide import MarketCut, Slot
+from tapebook.tick.memory import owner_layers_due
+from tapebook.tick.story import tick
+from tapebook.wiring import Rooms
+from tapebook.world.market import World
+
+_RUNBOOKS = resources.files("tapebook.desk").joinpath("runbooks")
+
+
+class DemoProgress(msgspec.Struct, frozen=True):
+    """How far a demo has come, in the weeks before it or in itself."""
+
+    done: float
+    market_time: int
+    rows: int
+    ticks: int
+    trades: int
+
+
+class PastDesk:
+    """All deployments of a home, over a tape that is there already."""
+
+    def __init__(self, rooms: Rooms, deployments: Sequence[Deployment], clock: VirtualClock) -> None:
+        self._rooms, self._deployments, self._clock = rooms, deployments, clock
+        rooms.tape = ForwardTape(rooms.tape_db, clock=clock, fetch=rooms.archive.get, sources=rooms.recorded_sources)
+        self._seq = rooms.tape.head()[0]
+        self._limit = bar_wait_ms(rooms.config)
+        self._shelf = MarketCache()
+        self.ticks = 0
+
+    def live_through(self, since: int, until: int, *, progress: Callable[[int], None]) -> None:
+        """Decides every slot between two midnights that is not decided yet."""
+        step = min(deployment.agent.cadence_ms for deployment in self._deployments)
+        with gc_paused():
+            for day in range(self._first_day(since), until, DAY):
+                self._decide_slots(range(day, day + DAY, step))
+                collect_young_garbage()
+                progress(day + DAY)
+
+    def _decide_slots(self, slots: range) -> None:
+        """All decisions of some slots, in one transaction."""
+        with self._rooms.log.one_transaction():
+            for slot in slots:
+                self._decide_slot(slot)
+
+    def _first_day(self, since: int) -> int:
+        """The first day that is not in the log: one is there whole or not at all."""
+        book = self._rooms.book
+        runs = [
+            book.last_run(each.id, symbol, seq=book.head(each.id))
+            for each in self._deployments
+            for symbol in each.agent.watchlist
+        ]
+        newest = max([run.scheduled_for for run in runs if run is not None], default=since - DAY)
+        return newest - newest % DAY + DAY
+
+    def _decide_slot(self, at: int) -> None:
+        """All decisions of a slot, each when its newest bar is finished, as live."""
+        due = [
+            (self._decision_moment(deployment, symbol, at), deployment, symbol)
+            for deployment in self._deployments
+            if at % deployment.agent.cadence_ms == 0
+            for symbol in deployment.agent.watchlist
+        ]
+        look: MarketCut | None = None
+        for moment, deployment, symbol in sorted(due, key=itemgetter(0)):
+            if look is None or look.as_of != moment:
+                self._clock.advance(moment)
+                look = MarketCut(moment, self._seq, self._shelf)
+            tick(self._rooms, Slot(deployment, symbol, at), look=look)
+            self.ticks += 1
+
+    def _decision_moment(self, deployment: Deployment, symbol: str, at: int) -> int:
+        minutes = deployment.agent.context.bar_minutes
+        return decision_moment(
+            self._rooms.tape, symbol, minutes=minutes, slot=at, limit=self._limit, watermark=self._seq
+        )
+
+
+def age_home(
+    home: Path,
+    world: World,
+    *,
+    until: int,
+    agents: Sequence[tuple[AgentProfile, AgentProfile]],
+    progress: Callable[[DemoProgress], None],
+) -> None:
+    """Lives through a world from its start up to a moment; a home that is older stays as it is.
+
+    `agents` are pairs: as each decided in the past, and as it is to decide from then on.
+    """
+    with exclusive_lock(home), exclusive_lock(home, "tape"):
+        rooms = Rooms(home, clock=(clock := VirtualClock(world.start)))
+        try:
+            if rooms.tape.head()[1] >= until + DAY or _has_gone_live(rooms, agents):
+                return
+            _begin(rooms, [past for past, _ in agents])
+            asyncio.run(_write_tape(rooms, clock, world, until=until, progress=progress))
+        finally:
+            rooms.close()
+        _live_through_past(home, world.start, until, [past.name for past, _ in agents], progress=progress)
+        rooms = Rooms(home, clock=VirtualClock(until))
+        try:
+            _go_live(rooms, [live for _, live in agents])
+        finally:
+            rooms.close()
+
+
+def _has_gone_live(rooms: Rooms, agents: Sequence[tuple[AgentProfile, AgentProfile]]) -> bool:
+    """Whether the last step was done: documents are taken in at its end."""
+    return all(rooms.book.agent(live.name, version=2) is not None for _, live in agents) and bool(
+        rooms.documents.files()
+    )
+
+
+def _begin(rooms: Rooms, profiles: Sequence[AgentProfile]) -> None:
+    """Saves the agents and takes in the runbooks; once, also when it is done again."""
+    if rooms.tape.head()[0]:
+        return
+    folder = rooms.home / WORKSPACE_FOLDER / "global" / "runbooks"
+    for entry in sorted(_RUNBOOKS.iterdir(), key=lambda entry: entry.name):
+        write_once(folder / entry.name, entry.read_text("utf-8"))
+    for profile in profiles:
+        if rooms.book.agent(profile.name) is None:
+            rooms.book.save_agent(profile, at=rooms.clock.now())
+    sync_documents(rooms)
+
+
+async def _write_tape(
+    rooms: Rooms, clock: VirtualClock, world: World, *, until: int, progress: Callable[[DemoProgress], None]
+) -> None:
+    def report(at: int) -> None:
+        share = (at - world.start) / (until - world.start)
+        progress(DemoProgress(share / 2, at, rooms.tape.rows_written(), 0, 0))
+
+    await write_past(rooms, clock, world, until=until, progress=report)
+
+
+def _live_through_past(
+    home: Path, since: int, until: int, agents: Sequence[str], *, progress: Callable[[DemoProgress], None]
+) -> None:
+    clock = VirtualClock(since)
+    rooms = Rooms(home, clock=clock, single_writer=True)
+    # Thousands of packets of a market that can be made again: replay makes them, the archive need not have them.
+    archive = msgspec.structs.replace(rooms.config.archive, packets=False)
+    rooms.config = msgspec.structs.replace(rooms.config, archive=archive)
+    try:
+        desk = PastDesk(rooms, [deploy_agent(rooms, name) for name in agents], clock)
+        rows = rooms.tape.rows_written()
+
+        def report(at: int) -> None:
+            share = (at - since) / (until - since)
+            progress(DemoProgress((1 + share) / 2, at, rows, desk.ticks, rooms.book.closed_trade_count()))
+
+        desk.live_through(since, until, progress=report)
+    finally:
+        rooms.close()
+
+
+def _go_live(rooms: Rooms, profiles: Sequence[AgentProfile]) -> None:
+    """What is done once at the end of the past; each part does nothing when it is done again."""
+    for profile in profiles:
+        # A version of the owner's own is not undone.
+        if rooms.book.agent(profile.name, version=2) is None:
+            rooms.book.save_agent(profile, at=rooms.clock.now())
+    while drafts := owner_layers_due(rooms, seq=(seq := rooms.book.head())):
+        rooms.book.append("", drafts, expected_seq=seq)
+    sync_documents(rooms)

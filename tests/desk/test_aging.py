@@ -1,0 +1,74 @@
+"""A demo that is a day old when it begins: what it brings along, and the same bytes however it was made."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tapebook
+from tapebook.api import app
+from tapebook.api.app import DemoProgress
+from tapebook.domain.instants import iso_text
+from tapebook.errors import HomeError
+from tapebook.home import DEMO_START
+from tests.replay.home_fingerprint import Remains
+
+DAY_OLD = 1 / 7
+SECONDS = 0.25
+
+
+@pytest.fixture(scope="module")
+def aged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A home that is a day old when its demo begins, and the report."""
+    home = tmp_path_factory.mktemp("aged") / "home"
+    return home, app.demo(home, seconds=SECONDS, weeks=DAY_OLD).lines()
+
+
+def test_agents_bring_along_what_they_lived_through(aged: tuple[Path, list[str]]) -> None:
+    home, report = aged
+    with tapebook.open(home) as tb:
+        runs = tb.runs(most=10_000)
+        past = [run for run in runs if run["scheduled_for"] < iso_text(DEMO_START)]
+        assert {run["agent"] for run in past} == {"btc-5m", "majors-15m", "demo-ensemble"}
+        assert len(past) == 48 * (2 + 3) + 24 * 3 and {run["agent_version"] for run in past} == {1}
+        live = [run for run in runs if run["scheduled_for"] >= iso_text(DEMO_START)]
+        assert {run["agent_version"] for run in live if run["agent"] == "btc-5m"} == {2}
+        exits = [trade["exit_tick_at"] or "" for trade in tb.trades("btc-5m", status="closed")]
+        assert exits and min(exits) < iso_text(DEMO_START)
+        layers = {row["layer"] for row in tb.horizons.show("btc-5m")}
+        assert {"L2_ANNUAL", "L3_QUARTERLY", "L4_MONTHLY", "L6_DAILY"} <= layers
+        packet = tb.context("btc-5m", "BTC").text
+        assert "global/runbooks/" in packet and "predictionMarkets" in packet and "capitalFlows" in packet
+        assert tb.verify() == []
+    assert re.search(r"^replay +(\d+) of \1 packets", "\n".join(report), re.MULTILINE)
+    assert re.search(r"^refused order 2026-01-04T.* R10_COOLDOWN", "\n".join(report), re.MULTILINE)
+    assert re.search(r"^citation +global/runbooks/", "\n".join(report), re.MULTILINE)
+
+
+def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
+    aged: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    """Once when the tape is there, and once when the past is lived through and nothing behind it is done."""
+    home = tmp_path / "home"
+
+    def stop_at_tape(progress: DemoProgress) -> None:
+        raise KeyboardInterrupt
+
+    def stop_at_book(progress: DemoProgress) -> None:
+        if progress.ticks:
+            raise KeyboardInterrupt
+
+    for stop in (stop_at_tape, stop_at_book):
+        with pytest.raises(KeyboardInterrupt):
+            app.demo(home, seconds=SECONDS, weeks=DAY_OLD, progress=stop)
+    assert app.demo(home, seconds=SECONDS, weeks=DAY_OLD).lines()[:-1] == aged[1][:-1]
+    Remains.of(aged[0]).assert_same_in(home)
+
+
+def test_a_home_keeps_its_age(aged: tuple[Path, list[str]]) -> None:
+    """Only a new home is aged; another seed is another market."""
+    before = Remains.of(aged[0])
+    app.demo(aged[0], seconds=SECONDS, weeks=4)
+    before.assert_same_in(aged[0])
+    with pytest.raises(HomeError, match="was made with `seed=` 7"):
+        app.demo(aged[0], seconds=SECONDS, seed=8)
