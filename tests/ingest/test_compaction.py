@@ -12,9 +12,8 @@ from tapebook.domain.market import Candle, Mid
 from tapebook.errors import StoreFailed
 from tapebook.history.importer import assumed_known_at
 from tapebook.home import DEMO_START
-from tapebook.ingest.compaction import Compaction, Watchlists
+from tapebook.ingest.compaction import Compaction, Watchlists, retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel
 from tapebook.tape.families import ALL_FAMILIES, CANDLES
 from tapebook.tape.retention import retire_rows
 from tapebook.tape.view import View
