@@ -7,7 +7,6 @@ that numbers its symbols otherwise. Objects of an older tapebook are a JSON list
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
 from types import UnionType
 from typing import Any, get_args
 
@@ -118,7 +117,6 @@ def _read_table(content: bytes) -> Any:
         raise Damaged(f"archived rows cannot be read ({error}); restore the archive from a backup") from error
 
 
-@cache
 def _schema(family: Family) -> Any:
     """The columns of a family's files: the symbol's name, the fact's own fields, revision and times."""
     import pyarrow as arrow

@@ -188,21 +188,9 @@ def retire_in_steps(
             if name not in keep:
                 continue
             # A chunk goes when its last bucket is old: the one that holds this moment is still needed.
-            limit = family.chunk(now - keep[name], granularity)
-            overdue = family.chunk(now - keep[name] - wait_ms, granularity)
-            part, month = list[_OldChunk](), ""
-            for where in _chunks(db, family, granularity=granularity, limit=limit):
-                yield 0
-                if where is None:
-                    continue
-                folder = cold_folder(family, granularity, where["chunk"])
-                if part and (folder != month or sum(len(each.rows) for each in part) >= MOST_PART_ROWS):
-                    yield from _archive_part(db, put, family, folder=month, part=part, watched=watched)
-                    part = []
-                month = folder
-                part.append(_read_chunk(db, family, where, watched))
-            if part and (part[0].where["chunk"] < overdue or sum(len(each.rows) for each in part) >= MOST_PART_ROWS):
-                yield from _archive_part(db, put, family, folder=month, part=part, watched=watched)
+            limit, overdue = (family.chunk(now - keep[name] - wait, granularity) for wait in (0, wait_ms))
+            mover = _FamilyMover(db, put, family, watched=watched)
+            yield from mover.move_chunks(granularity, limit=limit, overdue=overdue)
     yield from _forget_commits(db, before=now - keep["commits"])
 
 
@@ -228,43 +216,58 @@ class _OldChunk(msgspec.Struct, frozen=True):
     kept: list[Row]
 
 
-def _read_chunk(db: Database, family: Family, where: Mapping[str, int], watched: WatchedSymbols) -> _OldChunk:
-    rows = db.all(family.queries.chunk_rows, **where)
-    return _OldChunk(where, rows, _of_watched(db, rows, watched()) if family is MIDS else rows)
+class _FamilyMover:
+    """Moves old chunks of one family, those of a month together."""
 
+    def __init__(self, db: Database, put: PutObject, family: Family, *, watched: WatchedSymbols) -> None:
+        self._db, self._put, self._family, self._watched = db, put, family, watched
 
-def _archive_part(
-    db: Database,
-    put: PutObject,
-    family: Family,
-    *,
-    folder: str,
-    part: Sequence[_OldChunk],
-    watched: WatchedSymbols,
-) -> Iterator[int]:
-    """Archives chunks of one month in one file, then deletes them one by one; gives the rows of each."""
-    kept, key = [row for each in part for row in each.kept], None
-    if kept:
-        names = {number: symbol for symbol, number, _ in db.all(_QUERIES.symbols)}
-        # Outside of a transaction: an archive may be far away, and others write to the tape meanwhile.
-        key = put(folder, encode_rows(family, kept, names))
-    for each in part:
-        yield _delete_chunk(db, family, each, key=key, watched=watched)
+    def move_chunks(self, granularity: int, *, limit: int, overdue: int) -> Iterator[int]:
+        """Moves the chunks before a limit in files that are full, or of a month, or have a chunk that is overdue."""
+        part, folder, rows = list[_OldChunk](), "", 0
+        for where in _chunks(self._db, self._family, granularity=granularity, limit=limit):
+            yield 0
+            if where is None:
+                continue
+            month = cold_folder(self._family, granularity, where["chunk"])
+            if part and (month != folder or rows >= MOST_PART_ROWS):
+                yield from self._archive_part(folder, part)
+                part, rows = [], 0
+            folder = month
+            part.append(self._read_chunk(where))
+            rows += len(part[-1].rows)
+        if part and (part[0].where["chunk"] < overdue or rows >= MOST_PART_ROWS):
+            yield from self._archive_part(folder, part)
 
+    def _read_chunk(self, where: Mapping[str, int]) -> _OldChunk:
+        rows = self._db.all(self._family.queries.chunk_rows, **where)
+        kept = _of_watched(self._db, rows, self._watched()) if self._family is MIDS else rows
+        return _OldChunk(where, rows, kept)
 
-def _delete_chunk(db: Database, family: Family, old: _OldChunk, *, key: str | None, watched: WatchedSymbols) -> int:
-    with db.transaction():
-        if _read_chunk(db, family, old.where, watched) != old:
-            # A row came late, or somebody watches one more symbol: the chunk is moved so, the next time.
-            return 0
-        seals = SealWriter(db)
-        if key is not None and old.kept:
-            note = {"table_name": family.table, "archive_key": key, "rows_moved": len(old.kept)}
-            if noted := db.one(_QUERIES.add_archived, **note, **old.where):
-                seals.add_row("tape_archived", noted)
-        db.execute(family.queries.drop_chunk, **old.where)
-        seals.remove_rows(family, old.rows, **old.where)
-    return len(old.rows)
+    def _archive_part(self, folder: str, part: Sequence[_OldChunk]) -> Iterator[int]:
+        """Archives chunks of one month in one file, then deletes them one by one; gives the rows of each."""
+        kept, key = [row for each in part for row in each.kept], None
+        if kept:
+            names = {number: symbol for symbol, number, _ in self._db.all(_QUERIES.symbols)}
+            # Outside of a transaction: an archive may be far away, and others write to the tape meanwhile.
+            key = self._put(folder, encode_rows(self._family, kept, names))
+        for each in part:
+            yield self._delete_chunk(each, key)
+
+    def _delete_chunk(self, old: _OldChunk, key: str | None) -> int:
+        db, family = self._db, self._family
+        with db.transaction():
+            if self._read_chunk(old.where) != old:
+                # A row came late, or somebody watches one more symbol: the chunk is moved so, the next time.
+                return 0
+            seals = SealWriter(db)
+            if key is not None and old.kept:
+                note = {"table_name": family.table, "archive_key": key, "rows_moved": len(old.kept)}
+                if noted := db.one(_QUERIES.add_archived, **note, **old.where):
+                    seals.add_row("tape_archived", noted)
+            db.execute(family.queries.drop_chunk, **old.where)
+            seals.remove_rows(family, old.rows, **old.where)
+        return len(old.rows)
 
 
 def _of_watched(db: Database, rows: list[Row], watched: Container[str]) -> list[Row]:
