@@ -35,9 +35,8 @@ from tapebook.domain.market import (
 from tapebook.domain.money import E8
 from tapebook.domain.text import plural
 from tapebook.home import make_home
-from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction
+from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction, retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, FeatureDeriver
-from tapebook.ingest.live import retention_by_channel
 from tapebook.sources.polymarket.crawl import CrawlSettings, PolymarketCrawl
 from tapebook.tape.features import liquidity_profile
 from tapebook.tape.market_context import (

@@ -48,6 +48,7 @@ KEEPS_TRADING = {
     "desk/librarian.py",
     "desk/worker.py",
     "archive/spool.py",
+    "background.py",
     "plug.py",
 }
 

@@ -338,6 +338,7 @@ BROAD_HANDLERS = {
     "desk/librarian.py": 1,  # documents that cannot be synced: the desk goes on with those it has
     "surfaces/cli/__init__.py": 1,  # whatever a damaged home causes is said in one line; all else is raised again
     "plug.py": 1,  # a module of another package may raise anything as it is imported: the error names the package
+    "background.py": 1,  # the end of a thread: whoever began the call gets what it raised
     "archive/spool.py": 2,  # an archive of whatever kind: what it does not take waits in the spool
 }
 

@@ -14,13 +14,16 @@ anchor after that tells the archive too: what anchors name that were written in 
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 import msgspec
 
+from tapebook.archive import Archive
+from tapebook.background import BackgroundCall
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.canonical import sha256_hex
-from tapebook.errors import Damaged, StaleWriter, TapebookError
+from tapebook.errors import Damaged, DatabaseAway, StaleWriter, TapebookError
 from tapebook.log import Finding, Head, NotedAnchor, Restore, Stream
 from tapebook.log.event import GENESIS
 from tapebook.tape.seals import Seal, SealPlace, TapeMark, commit_at, sealed_places, tape_mark
@@ -29,6 +32,8 @@ from tapebook.wiring import Rooms
 ANCHOR_SECONDS = 60.0
 """How often the processes of a desk write an anchor, if anything has changed."""
 
+# A process that stops waits so long for an archive that is being asked.
+_LAST_ANCHOR_SECONDS = 5.0
 _FOLDER = "anchors/"
 _RESTORES = f"{_FOLDER}restored/"
 # An owner's stream has no deployment, and no file can have an empty name.
@@ -55,34 +60,59 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _decode_anchor = msgspec.json.Decoder(Anchor).decode
 
 
+class _AnchorDraft(msgspec.Struct, frozen=True):
+    """What is to be anchored: the anchor it follows, the heads that moved, and what a restore has lost."""
+
+    anchor: Anchor
+    reach: dict[Stream, int]
+    restores: tuple[Restore, ...]
+
+
 def anchor_heads(rooms: Rooms) -> int | None:
     """Anchors what has changed since the last anchor; returns its number, None when nothing has."""
+    # The archive's anchors before the heads: a head that is read later is never behind an anchored one.
+    follows = _newest_anchor(rooms.archive, rooms.log.newest_anchor())
+    draft = _draft_anchor(rooms, follows)
+    if draft is None:
+        return None
+    _write_anchor(rooms.archive, draft)
+    _note_anchor(rooms, draft)
+    return draft.anchor.number
+
+
+def _draft_anchor(rooms: Rooms, follows: NotedAnchor) -> _AnchorDraft | None:
+    """The next anchor behind another one, from the book and the tape alone; None when nothing has changed."""
     if _is_backtest(rooms):
         return None
-    noted = _newest_anchor(rooms, rooms.log.newest_anchor())
     anchored = rooms.log.anchored_seqs()
     heads = {stream: rooms.log.head(stream) for stream in rooms.log.streams()}
     moved = {stream: head for stream, head in heads.items() if anchored.get(stream) != head.seq}
-    mark = tape_mark(rooms.tape_db, after=noted.tape_seq)
-    if not moved and mark.seq == noted.tape_seq:
+    mark = tape_mark(rooms.tape_db, after=follows.tape_seq)
+    if not moved and mark.seq == follows.tape_seq:
         return None
     named = tuple((stream.owner, stream.deployment, head.seq, head.hash) for stream, head in sorted(moved.items()))
-    anchor = Anchor(noted.number + 1, noted.sha256, rooms.clock.now(), named, mark)
-    content = msgspec.json.encode(anchor)
-    note = NotedAnchor(anchor.number, sha256_hex(content), mark.seq, anchor.written_at)
-    reach = {stream: head.seq for stream, head in moved.items()}
-    for restore in rooms.log.restores():
-        # Here and not when it was restored: until it goes on, a restored book may be a drill beside the real one.
-        if noted.number <= restore.until_anchor:
-            rooms.archive.create(_restore_key(restore), msgspec.json.encode(restore))
+    # Here and not when it was restored: until it goes on, a restored book may be a drill beside the real one.
+    restores = tuple(each for each in rooms.log.restores() if follows.number <= each.until_anchor)
+    anchor = Anchor(follows.number + 1, follows.sha256, rooms.clock.now(), named, mark)
+    return _AnchorDraft(anchor, {stream: head.seq for stream, head in moved.items()}, restores)
+
+
+def _write_anchor(archive: Archive, draft: _AnchorDraft) -> None:
+    """Writes an anchor to the archive; StaleWriter when another process has written one of its number."""
+    for restore in draft.restores:
+        archive.create(_restore_key(restore), msgspec.json.encode(restore))
     try:
         # Before the note and outside of its transaction: others write to the book while an archive elsewhere answers.
-        rooms.archive.create(_anchor_key(anchor.number), content)
+        archive.create(_anchor_key(draft.anchor.number), msgspec.json.encode(draft.anchor))
     except Damaged as error:
         # Another process is about to note its own of that number; the next anchor follows it.
-        raise StaleWriter(f"anchor {anchor.number} was written by another process") from error
-    rooms.log.note_anchor(note, reach)
-    return anchor.number
+        raise StaleWriter(f"anchor {draft.anchor.number} was written by another process") from error
+
+
+def _note_anchor(rooms: Rooms, draft: _AnchorDraft) -> None:
+    anchor = draft.anchor
+    digest = sha256_hex(msgspec.json.encode(anchor))
+    rooms.log.note_anchor(NotedAnchor(anchor.number, digest, anchor.tape.seq, anchor.written_at), draft.reach)
 
 
 def try_anchor_heads(rooms: Rooms) -> str | None:
@@ -94,25 +124,73 @@ def try_anchor_heads(rooms: Rooms) -> str | None:
         # Somebody else has anchored the same just now.
         return None
     except TapebookError as error:
-        return f"no anchor was written, so `tapebook verify` cannot find what is cut off since the last one: {error}"
+        return _problem_of(error)
     return None
 
 
+def _problem_of(error: TapebookError) -> str:
+    return f"no anchor was written, so `tapebook verify` cannot find what is cut off since the last one: {error}"
+
+
 class AnchorTimer:
-    """Anchors once a minute for a process that runs on, and when it stops."""
+    """Anchors once a minute for a process that runs on, and when it stops.
+
+    An archive elsewhere is asked in a thread: what trades or listens does not wait for it. An anchor takes two such
+    calls then, one for the newest anchor there is and one that writes the next; heads are read in between, here.
+    """
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         self._due = elapsed_seconds()
+        self._newest = BackgroundCall[NotedAnchor]("newest anchor")
+        self._write = BackgroundCall[None]("anchor")
+        self._draft: _AnchorDraft | None = None
+        self._problem: str | None = None
 
     def anchor_if_due(self) -> str | None:
-        """Anchors if it is time to and nobody else has; returns why it could not."""
+        """Anchors if it is time to and nobody else has; returns why it could not, until it can."""
+        if self._newest.is_pending or self._write.is_pending:
+            self._go_on()
+            return self._problem
         if elapsed_seconds() < self._due:
-            return None
+            return self._problem
         self._due = elapsed_seconds() + ANCHOR_SECONDS
         # The processes of a desk take turns: one of them is enough.
-        age = self._rooms.clock.now() - self._rooms.log.newest_anchor().written_at
-        return None if 0 <= age < ANCHOR_SECONDS * 500 else try_anchor_heads(self._rooms)
+        noted = self._rooms.log.newest_anchor()
+        if 0 <= self._rooms.clock.now() - noted.written_at < ANCHOR_SECONDS * 500:
+            self._problem = None
+        elif self._rooms.archive.is_local:
+            self._problem = try_anchor_heads(self._rooms)
+        elif not _is_backtest(self._rooms):
+            self._newest.start(partial(_newest_anchor, self._rooms.archive, noted))
+        return self._problem
+
+    def close(self) -> str | None:
+        """Anchors for the last time; returns why it could not. An archive that did not answer is not asked again."""
+        while (pending := self._newest if self._newest.is_pending else self._write).is_pending:
+            if not pending.wait(_LAST_ANCHOR_SECONDS):
+                return "no last anchor was written: the archive does not answer"
+            self._go_on()
+        return self._problem or try_anchor_heads(self._rooms)
+
+    def _go_on(self) -> None:
+        """Takes the next step of an anchor that is being written, if the one before has ended."""
+        try:
+            if self._newest.has_ended:
+                self._draft = _draft_anchor(self._rooms, self._newest.take_result())
+                self._problem = None
+                if self._draft is not None:
+                    self._write.start(partial(_write_anchor, self._rooms.archive, self._draft))
+            elif self._write.has_ended and self._draft is not None:
+                self._write.take_result()
+                _note_anchor(self._rooms, self._draft)
+        except StaleWriter:
+            # Somebody else has anchored the same just now.
+            self._problem = None
+        except DatabaseAway:
+            raise
+        except TapebookError as error:
+            self._problem = _problem_of(error)
 
 
 def _is_backtest(rooms: Rooms) -> bool:
@@ -120,9 +198,9 @@ def _is_backtest(rooms: Rooms) -> bool:
     return (rooms.home / "plan.json").is_file()
 
 
-def _newest_anchor(rooms: Rooms, noted: NotedAnchor) -> NotedAnchor:
+def _newest_anchor(archive: Archive, noted: NotedAnchor) -> NotedAnchor:
     """The anchor the next one follows: what the archive has beyond the book's note is of a process that died."""
-    while (content := rooms.archive.get(_anchor_key(noted.number + 1))) is not None:
+    while (content := archive.get(_anchor_key(noted.number + 1))) is not None:
         noted = NotedAnchor(noted.number + 1, sha256_hex(content), noted.tape_seq, noted.written_at)
     return noted
 
@@ -130,7 +208,7 @@ def _newest_anchor(rooms: Rooms, noted: NotedAnchor) -> NotedAnchor:
 def note_restore(rooms: Rooms) -> int:
     """Has a book that was just restored know which anchors name what was lost; returns how many there are."""
     noted = rooms.log.newest_anchor()
-    newest = _newest_anchor(rooms, noted).number
+    newest = _newest_anchor(rooms.archive, noted).number
     if newest > noted.number:
         rooms.log.note_restore(Restore(newest, noted.number, rooms.clock.now()))
     return newest - noted.number

@@ -80,7 +80,8 @@ class Gate:
 
     def __init__(self, url: str) -> None:
         self._to = int(url.rpartition(":")[2])
-        self._open = True
+        self._open, self._hangs = True, False
+        self._waiting: list[socket.socket] = []
         self._bytes_left: int | None = None
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
@@ -90,9 +91,16 @@ class Gate:
         """Nobody gets through from now on."""
         self._open = False
 
+    def hang(self) -> None:
+        """Who comes from now on is let in and hears nothing, until it opens again."""
+        self._hangs = True
+
     def open(self) -> None:
         """Everybody does again."""
-        self._open, self._bytes_left = True, None
+        self._open, self._bytes_left, self._hangs = True, None, False
+        for each in self._waiting:
+            each.close()
+        self._waiting.clear()
 
     def cut_after(self, count: int) -> None:
         """Lets so many bytes more through, then shuts."""
@@ -108,6 +116,9 @@ class Gate:
                 near, _ = self._socket.accept()
             except OSError:
                 return
+            if self._hangs:
+                self._waiting.append(near)
+                continue
             if not self._open:
                 near.close()
                 continue

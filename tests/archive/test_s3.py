@@ -2,21 +2,29 @@
 
 import pickle
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import obstore
 import pytest
 
 import tapebook
+from tapebook.anchors import AnchorTimer
 from tapebook.archive import ArchiveReference, SpooledArchive
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.archives.s3 import BucketArchive
 from tapebook.archive.port import content_key
+from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
+from tapebook.ingest import compaction
+from tapebook.ingest.compaction import RowMover
+from tapebook.ingest.live import _recorder
 from tapebook.settings.config import FILE
 from tapebook.surfaces.cli import main
+from tapebook.tape.view import View
 from tests.archive.s3_server import ACCESS_KEY, SECRET_KEY, Gate, S3Server, s3_server
+from tests.desk.desks import desk, reply
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +80,46 @@ def book_texts(home: Path) -> list[str]:
         return archive.keys("sha256/")
     finally:
         archive.close()
+
+
+def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = '[archive]\nplace = "s3://desk/silent"\nraw = true\n[retention]\ncold_file_hours = 0\n'
+    monkeypatch.setattr(compaction, "_FIRST_RETRY_SECONDS", 0.1)
+    gate.hang()
+    with desk(tmp_path / "home", settings=settings) as floor:
+        agent, recorder = floor.hire(), _recorder(floor.rooms)
+        floor.quote(BTC=100, ETH=10)
+        floor.later(3 * HOUR, BTC=101, ETH=10)
+        before = floor.rooms.tape.mids("BTC", since=0, until=2**62, view=View(floor.clock.now()))
+        anchors, mover = AnchorTimer(floor.rooms), RowMover(floor.rooms)
+        began = time.monotonic()
+        for turn in range(5):
+            floor.say(agent, reply("hold"))
+            assert recorder is not None
+            recorder(floor.clock.now(), f'{{"turn":{turn}}}')
+            floor.later(2 * MINUTE, BTC=101, ETH=10)
+            assert (anchors.anchor_if_due(), mover.move_if_due(), recorder.archive_due(floor.clock.now())) == (None,) * 3
+        assert time.monotonic() - began < 4, "a request that is not answered takes 20 seconds"
+        assert floor.rooms.tape.mids("BTC", since=0, until=floor.clock.now(), view=View(floor.clock.now()))[:2] == before
+        gate.shut()
+        gate.open()
+        wait_for(lambda: anchors.anchor_if_due() is None and floor.rooms.log.newest_anchor().number > 0)
+        wait_for(lambda: mover.move_if_due() is None and mover.moved > 0)
+        after = floor.rooms.tape.mids("BTC", since=0, until=2**62, view=View(floor.clock.now()))
+        assert after[: len(before)] == before and len(BucketArchive("s3://desk/silent").keys("cold/tape/mids/")) == 1
+        anchors.close()
+        mover.close()
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Waits until something is so."""
+    for _ in range(600):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not come to be so")
 
 
 def test_an_outage_loses_nothing(gate: Gate, tmp_path: Path) -> None:

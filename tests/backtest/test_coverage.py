@@ -108,7 +108,7 @@ def test_quiet_minutes_stay_quiet_in_the_archive(tape: Tape, clock: VirtualClock
     live(tape, clock, {"BTC": without(7, 30), "ETH": without(7, of=50)}, mids=[30])
     kept: dict[str, bytes] = {}
 
-    def put(content: bytes) -> str:
+    def put(folder: str, content: bytes) -> str:
         kept[key := str(len(kept))] = content
         return key
 

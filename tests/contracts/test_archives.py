@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
+import obstore
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook import plug
-from tapebook.archive import Archive, put_content
-from tapebook.archive.port import content_key
+from tapebook.archive import Archive, put_cold, put_content
+from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.archive.port import content_key, verified_content
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import BadInput, Damaged
 from tests.archive.s3_server import S3Server, s3_server
@@ -238,3 +241,33 @@ def test_killed_writer_leaves_whole_objects_only(archive: Archive, adapter: str,
         assert [key for key in there if content_key(archive.get(key) or b"") != key] == []
     # Whoever comes after a killed writer is not hindered by what it left.
     assert put_content(archive, content(10**6)) in archive.keys("sha256/")
+
+
+def test_a_cold_month_is_a_file_that_any_tool_reads(archive: Archive, adapter: str, place: str) -> None:
+    content = b"PAR1 what a table says PAR1"
+    key = put_cold(archive, "tape/candles_60/2026-10", content)
+    assert key == f"cold/tape/candles_60/2026-10/{sha256_hex(content)}.parquet"
+    assert put_cold(archive, "tape/candles_60/2026-10", content) == key and archive.get(key) == content
+    assert archive.keys("cold/tape/") == [key] == list(archive.walk_keys()) and not list(archive.stray_files())
+    if adapter == "folder":
+        assert (Path(place) / key).read_bytes() == content, "as it is, under its own name"
+
+
+def test_a_cold_month_that_was_altered_is_replaced(archive: Archive, adapter: str, place: str) -> None:
+    key = put_cold(archive, "runs/a/2026-10", b"PAR1 right")
+    if adapter == "folder":
+        (Path(place) / key).write_bytes(b"PAR1 wrong")
+    else:
+        obstore.put(cast("BucketArchive", archive)._store, key, b"PAR1 wrong")
+    assert verified_or_damaged(archive, key) is None
+    archive = opened(adapter, place)
+    assert put_cold(archive, "runs/a/2026-10", b"PAR1 right") == key and archive.get(key) == b"PAR1 right"
+    assert len(archive.repaired_objects()) == 1 and archive.keys("") == [key]
+
+
+def verified_or_damaged(archive: Archive, key: str) -> bytes | None:
+    """What a reader gets, None when it is told that the object is damaged."""
+    try:
+        return verified_content(key, archive.get(key))
+    except Damaged:
+        return None

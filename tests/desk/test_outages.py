@@ -6,8 +6,8 @@ from pathlib import Path
 from tapebook.clock import VirtualClock
 from tapebook.desk.health import health_checks
 from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel
 from tapebook.tape.source import SourceProblem
 from tapebook.tape.store import MOST_PROBLEMS
 from tapebook.tape.view import RecordedGap

@@ -16,7 +16,7 @@ from tapebook.history import exporter
 from tapebook.history.importer import assumed_known_at
 from tapebook.history.transfer import ImportReport, export_candles, import_file
 from tapebook.home import make_home
-from tapebook.ingest.live import retention_by_channel
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.settings.config import Config
 from tapebook.tape.retention import retire_rows
 from tapebook.tape.view import View
@@ -186,7 +186,7 @@ def test_nothing_is_left_of_a_commit_that_failed(rooms: Rooms, minutes: Path, mo
 
 def test_imported_history_never_leaves(rooms: Rooms, minutes: Path) -> None:
     imported(rooms, minutes)
-    assert retire_rows(rooms.tape_db, lambda content: "key", keep=KEEP, now=NOW, watched=set) == 0
+    assert retire_rows(rooms.tape_db, lambda folder, content: "key", keep=KEEP, now=NOW, watched=set) == 0
     assert stored(rooms) == bars(90)
 
 

@@ -20,8 +20,8 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel
 from tapebook.sources import hyperliquid
 from tapebook.sources.hyperliquid.settings import source_settings
 from tapebook.sources.hyperliquid.tape_reads import resume_points

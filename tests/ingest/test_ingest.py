@@ -13,8 +13,8 @@ from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Gap, Mid, MidFrame
 from tapebook.errors import Busy, StoreFailed
 from tapebook.ingest import ingester
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel
 from tapebook.tape.bars import roll_up
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms

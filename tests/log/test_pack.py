@@ -12,7 +12,16 @@ from tapebook.db import Database, connect, migrate
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import Damaged, StaleWriter
 from tapebook.log import Draft, Event, Finding, Log, Stream, verify_log
-from tapebook.log.event import DICTIONARIES, GENESIS, chain_events, pack_body, pack_events, unpack_body, unpack_events
+from tapebook.log.event import (
+    DICTIONARIES,
+    GENESIS,
+    chain_events,
+    pack_body,
+    pack_events,
+    parquet_of_events,
+    unpack_body,
+    unpack_events,
+)
 from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import MIGRATIONS
 from tests.db.places import sql
@@ -49,13 +58,13 @@ def findings(log: Log, db: Database) -> list[Finding]:
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(-9, 2**40), TEXTS, st.booleans()), min_size=1, max_size=20), st.booleans())
-def test_what_is_packed_comes_back(told: list[tuple[str, int, str, bool]], small: bool) -> None:
+def test_what_is_packed_comes_back(told: list[tuple[str, int, str, bool]], cold: bool) -> None:
     drafts = [Draft(kind, at, body) for kind, at, body, _ in told]
     events = chain_events(GENESIS, drafts, stream=STREAM, seq=0, known_at=7)
     links = list(zip([GENESIS, *(event.hash for event in events)], events, strict=False))
     # Some stay behind, so that a pack has gaps.
     kept = [link for link, (*_, stays) in zip(links, told, strict=True) if not stays] or links
-    assert unpack_events(pack_events(kept, small=small), STREAM) == [event for _, event in kept]
+    assert unpack_events(parquet_of_events(kept) if cold else pack_events(kept), STREAM) == [event for _, event in kept]
 
 
 @given(st.text(max_size=2_000))
@@ -73,7 +82,8 @@ def test_dictionaries_are_never_edited() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x01", b"\x09abc", b"\x01\xff\xff\xff", pack_events([])[:-1], pack_events([]) + b"x"]
+    "content",
+    [b"", b"\x01", b"\x09abc", b"\x01\xff\xff\xff", b"PAR1", b"PAR1torn", pack_events([])[:-1], pack_events([]) + b"x"],
 )
 def test_what_is_no_pack_is_refused(content: bytes) -> None:
     with pytest.raises(Damaged, match="cannot be read"):

@@ -20,13 +20,13 @@ import apsw
 import msgspec
 
 from tapebook.anchors import anchor_heads
-from tapebook.archive import put_content
+from tapebook.archive import put_cold
 from tapebook.desk import document_writes
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, FundingRate, Gap, Liquidity, PredictedFunding
 from tapebook.errors import Damaged
-from tapebook.ingest.live import retention_by_channel
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.log import Stream
 from tapebook.log.event import Draft, chain_events
 from tapebook.tape.families import MIDS
@@ -74,7 +74,7 @@ def make_homes(folder: Path) -> tuple[Path, Path]:
             if turn in (7, 15):
                 retire_rows(
                     floor.rooms.tape_db,
-                    partial(put_content, floor.rooms.archive),
+                    partial(put_cold, floor.rooms.archive),
                     keep={**retention_by_channel(floor.rooms.config)}
                     | {"mids": HOUR, "candles_60": HOUR, "commits": HOUR},
                     now=floor.clock.now(),

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tapebook.anchors import anchor_heads
-from tapebook.archive import put_content
+from tapebook.archive import put_cold
 from tapebook.clock import VirtualClock
 from tapebook.domain import files
 from tapebook.domain.instants import DAY, MINUTE
@@ -42,7 +42,7 @@ def run(home: Path, *, minutes: int) -> None:
             floor.say(agent, said if passed % 10 == 0 else reply("hold"))
             floor.work(agent)
         if passed % 10 == 9:
-            now, put = clock.now(), partial(put_content, rooms.archive)
+            now, put = clock.now(), partial(put_cold, rooms.archive)
             retire_rows(rooms.tape_db, put, keep=KEEP, now=now, watched=lambda: set(BRIEF.watchlist))
             anchor_heads(rooms)
             said = f"{passed} minutes have passed"

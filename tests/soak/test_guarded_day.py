@@ -27,8 +27,8 @@ from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Mid, Observation
 from tapebook.errors import DatabaseAway
 from tapebook.home import make_home
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel
 from tapebook.lab.replay import replay_runs
 from tapebook.log import verify_log
 from tapebook.settings.config import FILE

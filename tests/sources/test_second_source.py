@@ -19,9 +19,9 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import FeatureRow, Mid
 from tapebook.errors import ConfigError, UnknownName
-from tapebook.ingest.compaction import Compaction
+from tapebook.ingest.compaction import Compaction, retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import ingest_live, retention_by_channel
+from tapebook.ingest.live import ingest_live
 from tapebook.report.market import market_view
 from tapebook.settings.config import as_toml, load_config
 from tapebook.tape.source import SourceContext

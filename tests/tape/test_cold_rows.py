@@ -10,7 +10,7 @@ from tapebook.db import Database, Query, Row
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Liquidity, Mid
 from tapebook.errors import Damaged
-from tapebook.ingest.live import retention_by_channel
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.settings.config import Config
 from tapebook.tape.families import MIDS
 from tapebook.tape.retention import ArchivedRows, retire_rows
@@ -106,8 +106,9 @@ def test_the_scratch_database_stays_small_and_says_the_same(desk: Desk, most_row
     for _ in range(2):
         for hour in hours:
             assert read(hour, hour + MINUTE) == [hour % 97 + number for number in range(13)]
+    assert (cold._rows_loaded == 4 * 16) == (most_rows == 10**6), "four chunks of each hour, or only the newest"
     assert len(read(T0, T0 + 4 * HOUR)) == 80
-    assert (len(opened) == len(desk.shelf.objects)) == (most_rows == 10**6)
+    assert opened == list(desk.shelf.objects), "a file is fetched once, however often its chunks are loaded"
 
 
 class StatementLog:

@@ -56,7 +56,7 @@ def archive(db: Database, shelf: Shelf, family: Family, rows: list[Row]) -> None
     )
     for chunk in sorted({row[0] for row in rows}):
         there = [row for row in rows if row[0] == chunk]
-        key, seconds = shelf.put(msgspec.json.encode(there)), there[0][2] if family.has_granularity else 0
+        key, seconds = shelf.put("old", msgspec.json.encode(there)), there[0][2] if family.has_granularity else 0
         where = {"table_name": family.table, "granularity_sec": seconds, "chunk": chunk}
         db.execute(note, **where, archive_key=key, rows_moved=len(there))
 

@@ -36,7 +36,7 @@ class Desk:
 
     def __init__(self, db: Database) -> None:
         self.db, self.shelf = db, Shelf()
-        self.recorder = Recorder(db, self.shelf.put)
+        self.recorder = Recorder(db, self.shelf.put_content)
 
     def lines(self, since: int = 0, until: int = 2**62) -> list[tuple[int, bytes]]:
         return [
@@ -88,7 +88,7 @@ def test_lines_never_go_back_in_time(desk: Desk) -> None:
     desk.recorder(NOON + 50, b"{}")
     desk.recorder(NOON + 20, b'{"later": 1}')
     desk.recorder.close()
-    again = Recorder(desk.db, desk.shelf.put)
+    again = Recorder(desk.db, desk.shelf.put_content)
     again(NOON, b'{"next": 1}')
     again.close()
     assert [at for at, _ in desk.lines()] == [NOON + 50] * 3
@@ -106,7 +106,7 @@ def test_a_full_archive_keeps_everything_for_later(desk: Desk, error: Exception)
         assert said == f"{error} ({n + 1} recordings are waiting)"
     with pytest.raises(type(error)):
         recorder.close()
-    recorder._put = desk.shelf.put
+    recorder._put = desk.shelf.put_content
     assert recorder.archive_due(NOON) is None
     assert [at for at, _ in desk.lines()] == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
 
@@ -126,7 +126,7 @@ def test_what_does_not_fit_into_memory_either_is_given_up_oldest_first(
     assert said is not None and said.startswith("no room (")
     waiting, given_up = map(int, re.findall(r"\d+", said))
     assert waiting + given_up == 5 and waiting >= 1 and given_up >= 2
-    recorder._put = desk.shelf.put
+    recorder._put = desk.shelf.put_content
     recorder.close()
     assert [at for at, _ in desk.lines()] == [NOON + n * MINUTE for n in range(given_up, 5)]
 

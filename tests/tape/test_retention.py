@@ -4,7 +4,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import cast
 
+import msgspec
+import pyarrow as arrow
 import pytest
+from pyarrow import parquet
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, connect, migrate
@@ -12,8 +15,9 @@ from tapebook.db.copies import copy_to_file, load_file
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid, Observation
 from tapebook.errors import StoreFailed
-from tapebook.ingest.live import retention_by_channel
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.settings.config import Config
+from tapebook.tape.cold import ColdRows
 from tapebook.tape.families import ALL_FAMILIES, CANDLES, MIDS
 from tapebook.tape.retention import retire_in_steps, retire_rows
 from tapebook.tape.store import MIGRATIONS, Tape
@@ -143,10 +147,10 @@ def test_a_row_that_comes_while_the_archive_is_written_is_not_lost(db: Database,
     shelf = Shelf()
     tape, late = two_days(shelf), list[int]()
 
-    def put(content: bytes) -> str:
+    def put(folder: str, content: bytes) -> str:
         late.append(5_000 + len(late))
         tape.commit([candle("BTC", T0, close_e8=late[-1])])
-        return shelf.put(content)
+        return shelf.put(folder, content)
 
     def newest_close() -> int:
         return tape.candles("BTC", granularity_sec=60, since=T0, until=T0, view=View(NOW + DAY))[0].close_e8
@@ -162,19 +166,19 @@ def test_an_archive_that_refuses_keeps_every_row_where_it_is(db: Database, two_d
     shelf = Shelf()
     tape = two_days(shelf)
     before, rows = read(tape), count(db)
-    taken = 3
+    taken = 1
 
-    def put(content: bytes) -> str:
+    def put(folder: str, content: bytes) -> str:
         if len(shelf.objects) >= taken:
             raise StoreFailed("No space left on device")
-        return shelf.put(content)
+        return shelf.put(folder, content)
 
     for _ in range(2):
         with pytest.raises(StoreFailed):
             retire_rows(db, put, keep=KEEP, now=NOW, watched=everything)
         assert read(tape) == before
     gone = sum(rows.values()) - sum(count(db).values())
-    (noted,) = db.all(sql("SELECT COUNT(*), SUM(rows_moved) FROM tape_archived"))
+    (noted,) = db.all(sql("SELECT COUNT(DISTINCT archive_key), SUM(rows_moved) FROM tape_archived"))
     assert noted[0] == taken and noted[1] == gone, "what left is what the archive has"
     retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
     assert read(tape) == before
@@ -226,17 +230,53 @@ def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_be
     assert archived == len(all_mids) - len(kept), "of two symbols one is archived"
 
 
-def test_who_watches_is_asked_chunk_by_chunk(db: Database, two_days: Days) -> None:
-    """A symbol that is added to a watchlist while rows leave is watched from the next chunk on."""
+def test_who_watches_is_asked_chunk_by_chunk_and_again_before_rows_are_deleted(db: Database, two_days: Days) -> None:
+    """A symbol that is added to a watchlist while rows leave loses no row that is still here."""
     shelf = Shelf()
     tape = two_days(shelf)
     watched: set[str] = set()
     steps = retire_in_steps(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: watched)
-    gone = [next(steps) for _ in range(10)]
+    gone = 0
+    while gone < 20:
+        gone += next(steps)
     watched.add("BTC")
-    assert sum(gone) == 20 and not shelf.objects
-    assert sum(steps) > 500
+    assert gone == 20 and not shelf.objects
+    assert sum(steps) > 100, "other families"
+    assert retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: watched) > 500
     assert len(tape.mids("BTC", since=T0, until=NOW, view=View(NOW))) == 2 * 144 - 10
+
+
+def test_few_rows_wait_for_others_and_a_file_is_of_one_month_and_one_family(db: Database) -> None:
+    shelf, clock, day = Shelf(), VirtualClock(T0), 24 * HOUR
+    tape = Tape(db, clock=clock, fetch=shelf.get)
+    bars = [candle("BTC", T0 + at, close_e8=at % 97) for at in range(0, 40 * day, 3 * HOUR)]
+    clock.advance(T0 + 40 * day)
+    tape.commit([*bars, *(FundingRate("BTC", bar.bucket_ts, 3, 4) for bar in bars)])
+    before, keep = read(tape), dict.fromkeys(KEEP, 0)
+    soon = sum(retire_in_steps(db, shelf.put, keep=keep, now=T0 + HOUR, watched=everything, wait_ms=day))
+    assert soon == 0 and not shelf.objects, "they wait for a day, or for a file that is full"
+    assert sum(retire_in_steps(db, shelf.put, keep=keep, now=T0 + 40 * day, watched=everything, wait_ms=day)) > 600
+    folders = sorted(key.rpartition("/")[0] for key in shelf.objects)
+    months = ("2026-01", "2026-02")
+    assert folders == [f"cold/tape/{name}/{month}" for name in ("candles_60", "funding") for month in months]
+    assert read(tape) == before
+    (first, *_) = shelf.objects.values()
+    table = parquet.read_table(arrow.BufferReader(first))
+    assert set(table["symbol"].to_pylist()) == {"BTC"} and table.num_rows > 200, "any tool reads it"
+
+
+def test_what_an_older_tapebook_archived_is_read(db: Database, two_days: Days) -> None:
+    """A JSON list of rows, one object for each chunk."""
+    shelf = Shelf()
+    tape = two_days(shelf)
+    before = read(tape)
+    retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=everything)
+    ids = {name: number for name, number, _ in db.all(sql("SELECT symbol, symbol_id, kind FROM tape_symbols"))}
+    for key, content in shelf.objects.items():
+        family = next(each for each in ALL_FAMILIES if f"tape/{each.channel}" in key)
+        cold = ColdRows(family, content, ids)
+        shelf.objects[key] = msgspec.json.encode(cold.rows_of_chunks(cold.chunk_counts()))
+    assert read(Tape(db, clock=VirtualClock(NOW), fetch=shelf.get)) == before
 
 
 def test_steps_are_small_and_sum_up(db: Database, two_days: Days) -> None:

@@ -89,7 +89,7 @@ def filled(db: Database) -> Tape:
     tape.commit(bars, assumed=_ended)
     tape.commit([Delisting("ETH", T0, 5)])
     tape.note_problems([SourceProblem("x", "row", "BTC", "unreadable")])
-    recorder = Recorder(db, shelf.put)
+    recorder = Recorder(db, shelf.put_content)
     recorder(T0, '{"a":1}')
     recorder.close()
     # A clock that was ahead and goes back: what it had stamped is said again, in one commit with what is new.

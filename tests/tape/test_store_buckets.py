@@ -4,7 +4,7 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Liquidity, Mid
-from tapebook.ingest.live import retention_by_channel
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.settings.config import Config
 from tapebook.tape.retention import retire_rows
 from tapebook.tape.store import Tape

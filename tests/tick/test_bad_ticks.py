@@ -9,8 +9,8 @@ from tapebook.desk.health import health_checks
 from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.home import make_home
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel
 from tapebook.tape.quarantine import RefusedObservation
 from tapebook.world.market import WorldStep
 from tests.replay import desk

@@ -5,7 +5,7 @@ gives:  a key made from their content, and the bytes back
 never:  changes what it has, or forgets it, old backups apart
 """
 
-from tapebook.archive.port import Archive, open_archive, put_content
+from tapebook.archive.port import Archive, open_archive, put_cold, put_content
 from tapebook.archive.spool import (
     ArchiveFinding,
     ArchiveReference,
@@ -26,5 +26,6 @@ __all__ = [
     "StoredContent",
     "check_archive",
     "open_archive",
+    "put_cold",
     "put_content",
 ]

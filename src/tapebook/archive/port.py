@@ -24,6 +24,12 @@ PACK_PREFIX = "packs/"
 OBJECT_SUFFIX = ".z"
 """The end of the name of a stored object, which is compressed by itself."""
 
+COLD_PREFIX = "cold/"
+"""The beginning of the keys of cold months: `cold/FAMILY/MONTH/HASH.parquet`, by the hash of the file."""
+
+PARQUET_SUFFIX = ".parquet"
+"""The end of the keys of Parquet files, which are stored as they are, for any tool that reads them."""
+
 BACKUP_PREFIX = "backups/"
 """The beginning of the keys of backups: the only objects that are ever deleted."""
 
@@ -31,6 +37,7 @@ CHUNK_PREFIX = f"{BACKUP_PREFIX}chunks/"
 """The beginning of the keys of pieces of backups, which are made from their content."""
 
 _CONTENT_KEY = re.compile(r"sha256/([0-9a-f]{2})/\1[0-9a-f]{62}")
+_COLD_KEY = re.compile(r"cold/.+/[0-9a-f]{64}\.parquet")
 
 
 class Archive(Protocol):
@@ -120,6 +127,11 @@ def is_content_key(key: str) -> bool:
     return _CONTENT_KEY.fullmatch(key) is not None
 
 
+def is_cold_key(key: str) -> bool:
+    """Whether a key could be that of a cold month."""
+    return _COLD_KEY.fullmatch(key) is not None
+
+
 def checked_key(key: str) -> str:
     """The key, unless it leads out of the archive or to an object that another key names as well."""
     if "\0" in key or {"", ".", ".."} & set(key.split("/")):
@@ -134,8 +146,28 @@ def backup_key(key: str) -> str:
     return key
 
 
+def object_name(key: str) -> str:
+    """The name under which an archive of files or of a bucket stores the object of a key."""
+    return key if key.endswith(PARQUET_SUFFIX) else f"{key}{OBJECT_SUFFIX}"
+
+
+def key_of_name(name: str) -> str | None:
+    """The key of a stored object; None for a name that no object has."""
+    if name.endswith(PARQUET_SUFFIX):
+        return name
+    return name.removesuffix(OBJECT_SUFFIX) if name.endswith(OBJECT_SUFFIX) else None
+
+
+def pack_object(key: str, content: bytes) -> bytes:
+    """The bytes that are stored for content; Parquet is compressed already."""
+    return content if key.endswith(PARQUET_SUFFIX) else zlib.compress(content, 1)
+
+
 def unpack_object(packed: bytes, place: str) -> bytes:
-    """The content of a stored object; Damaged, with its place, when it is torn."""
+    """The content of the object that is stored under a name; Damaged, with its place, when it is torn."""
+    if place.endswith(PARQUET_SUFFIX):
+        # Its key says the hash of its bytes, and whoever reads compares.
+        return packed
     unpacker = zlib.decompressobj()
     try:
         content = unpacker.decompress(packed)
@@ -154,12 +186,14 @@ def key_of_digest(digest: bytes) -> str:
 
 
 def digest_of_key(key: str) -> bytes:
-    """The sha256 that a content key names."""
-    return bytes.fromhex(key.rpartition("/")[2])
+    """The sha256 that a key made from content names."""
+    return bytes.fromhex(key.rpartition("/")[2].removesuffix(PARQUET_SUFFIX))
 
 
 def matches_key(key: str, content: bytes) -> bool:
     """Whether content is what its key says; a key that is not made from content says nothing."""
+    if key.startswith(COLD_PREFIX):
+        return key.rpartition("/")[2] == f"{sha256_hex(content)}{PARQUET_SUFFIX}"
     for prefix in (CONTENT_PREFIX, PACK_PREFIX, CHUNK_PREFIX):
         if key.startswith(prefix):
             return key.removeprefix(prefix) == content_key(content).removeprefix(CONTENT_PREFIX)
@@ -178,4 +212,16 @@ def put_content(archive: Archive, content: bytes) -> str:
     """Stores content under its own hash and returns the key."""
     key = content_key(content)
     archive.create(key, content)
+    return key
+
+
+def put_cold(archive: Archive, folder: str, content: bytes) -> str:
+    """Stores a Parquet file of a cold month in its folder; returns its key once the archive has given it back whole.
+
+    Whoever deletes rows after this can rely on it.
+    """
+    key = f"{COLD_PREFIX}{folder}/{sha256_hex(content)}{PARQUET_SUFFIX}"
+    archive.create(key, content)
+    if archive.get(key) != content:
+        raise Damaged(f"the archive took {key} and does not give it back whole: its rows stay where they are")
     return key

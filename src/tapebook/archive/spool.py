@@ -26,11 +26,13 @@ import msgspec
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.packs import PackIndex, make_pack, pack_key, pack_places, packed_group
 from tapebook.archive.port import (
+    COLD_PREFIX,
     CONTENT_PREFIX,
     PACK_PREFIX,
     Archive,
     content_key,
     digest_of_key,
+    is_cold_key,
     is_content_key,
     matches_key,
     verified_content,
@@ -278,11 +280,12 @@ class SpooledArchive:
         return sorted(found)
 
     def stored_digests(self) -> set[bytes]:
-        """The hash of every object by content that is here or there, in packs too."""
+        """The hash of every object by content that is here or there, in packs and cold months too."""
         if not self._packs.packs() <= set(self._archive.keys(PACK_PREFIX)):
             # It promises what is not there any more.
             self._packs.discard()
-        return {digest_of_key(key) for key in self.keys(CONTENT_PREFIX)}
+        cold = filter(is_cold_key, self._archive.keys(COLD_PREFIX))
+        return {digest_of_key(key) for key in (*self.keys(CONTENT_PREFIX), *cold)}
 
     def walk_keys(self) -> Iterator[str]:
         """Every key, those that wait last; those in a pack by the pack's."""

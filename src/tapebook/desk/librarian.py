@@ -7,17 +7,19 @@ time there (`roll_up_all_agents`), which no tick waits for.
 What leaves are the events of decisions that placed nothing, and the valuations beside them: most of a log. All else
 stays in the book, and so do all tables, so that decisions are found as before; what a table does not say is read
 from the archive when asked for. A month leaves once it ended `retention.runs_days` ago, some thousand events at a
-time: they are packed, the pack is written to the archive and read back, and then their rows go in the transaction
-that notes the pack (`Log.archive_events`).
+time: they become a Parquet file of the month (`cold/runs/STREAM/MONTH/`), which is written to the archive and read
+back, and then their rows go in the transaction that notes it (`Log.archive_events`).
 """
 
-from tapebook.archive import put_content
+from functools import partial
+
+from tapebook.archive import put_cold
 from tapebook.book.events import may_be_archived
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.desk.document_writes import adopt_manual_files
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.text import plural
-from tapebook.errors import Damaged, DatabaseAway, Fix, Retry, Stop
+from tapebook.errors import DatabaseAway, Fix, Retry, Stop
 from tapebook.home import shared_lock
 from tapebook.horizons.layers import period_of
 from tapebook.library.sync import sync_documents
@@ -25,8 +27,8 @@ from tapebook.log import Stream
 from tapebook.tick.memory import owner_layers_due
 from tapebook.wiring import Rooms
 
-# Looked at in one step: a tenth of a second, and one object of a hundred kilobytes or two.
-EVENTS_PER_STEP = 1_024
+# Looked at in one step: half a second, and one file of a few hundred kilobytes.
+EVENTS_PER_STEP = 4_096
 
 
 class OldRunArchiver:
@@ -40,7 +42,7 @@ class OldRunArchiver:
         self.left = 0
 
     def archive_step(self) -> bool:
-        """Moves at most one pack; False when nothing is old enough any more."""
+        """Moves at most one file; False when nothing is old enough any more."""
         before = period_of("month", self._rooms.clock.now() - self._rooms.config.retention.runs_days * DAY).start
         if before == self._done_before:
             return False
@@ -60,22 +62,15 @@ class OldRunArchiver:
         looked, left = log.archive_events(
             stream,
             after=after,
-            # A pack is of one month.
+            # A file is of one month.
             before=min(before, period_of("month", first.known_at).end),
             leaves=may_be_archived,
-            put=self._put,
+            put=partial(put_cold, self._rooms.archive, f"runs/{stream.name}/{iso_text(first.known_at)[:7]}"),
             most=EVENTS_PER_STEP,
         )
         self._looked[stream] = looked
         self.left += left
         return True
-
-    def _put(self, content: bytes) -> str:
-        archive = self._rooms.archive
-        key = put_content(archive, content)
-        if archive.get(key) != content:
-            raise Damaged(f"the archive took {key} and does not give it back whole: its events stay in the book")
-        return key
 
 
 def roll_up_all_agents(rooms: Rooms) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tapebook.anchors import AnchorTimer, try_anchor_heads
+from tapebook.anchors import AnchorTimer
 from tapebook.clock import elapsed_seconds
 from tapebook.desk.backup import Backups
 from tapebook.desk.executor import Executor
@@ -96,7 +96,8 @@ def run_role(
             try:
                 role = _current_role(role, rooms, name, clock=clock, report=report)
                 more = _take_turn(role, rooms, recover=wait.is_away)
-                role.problem = role.problem or anchors.anchor_if_due()
+                unanchored = anchors.anchor_if_due()
+                role.problem = role.problem or unanchored
                 words = role.progress_line()
             except DatabaseAway as error:
                 away = error
@@ -116,7 +117,7 @@ def run_role(
         with suppress(DatabaseAway):
             if role is not None:
                 role.close()
-            unanchored = try_anchor_heads(rooms)
+            unanchored = anchors.close()
     report(RoleProgress(name, words, (role.problem if role else None) or unanchored))
 
 

@@ -5,21 +5,34 @@ the stored hour as a new revision however late it comes, also when the minutes o
 archive, and nothing is read of hours that did not change. Midpoints are archived for symbols on any watchlist
 (`Watchlists`).
 
-In virtual time all of it is one step of the market. Live, frames must not wait for it: then it is done a few
-symbols and one chunk at a time, between two flushes.
+In virtual time all of it is one step of the market. Live, frames must not wait for it: hours are rolled up a few
+symbols at a time, between two flushes, and old rows are moved by a thread (`RowMover`) with connections of its own. It
+asks the archive, which may be far away or not answer at all; until the archive has given a file back whole, its rows
+stay in the tape, where every machine reads them.
 """
 
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 
-from tapebook.archive import put_content
+from tapebook.archive import put_cold
+from tapebook.background import BackgroundCall
 from tapebook.book.store import Book
+from tapebook.clock import Clock, elapsed_seconds
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Candle
-from tapebook.errors import Busy, StoreFailed
+from tapebook.errors import Busy, StoreFailed, TapebookError
+from tapebook.settings.config import Config
+from tapebook.sources import load_sources
 from tapebook.tape.bars import roll_up
+from tapebook.tape.families import CANDLES
 from tapebook.tape.retention import RetentionPeriods, retire_in_steps
+from tapebook.tape.source import channels_of
 from tapebook.tape.view import UnrolledHour, View
 from tapebook.wiring import Rooms
 
@@ -54,7 +67,8 @@ _HOURS_PER_STEP = 48
 class Compaction:
     """The hour's work, and how far it has come."""
 
-    def __init__(self, rooms: Rooms, *, keep: RetentionPeriods) -> None:
+    def __init__(self, rooms: Rooms, *, keep: RetentionPeriods | None) -> None:
+        """Without `keep`, rows are moved by somebody else."""
         self._rooms = rooms
         self._keep = keep
         self._watchlists = Watchlists(rooms.book)
@@ -76,9 +90,12 @@ class Compaction:
             self._roll_up(hours)
             if at_once:
                 return
-        self._retire_some()
+        if self._keep is None:
+            self._retires = False
+            return
+        self._retire_some(self._keep)
         while self._retires and not at_once:
-            self._retire_some()
+            self._retire_some(self._keep)
 
     def _hours_to_roll(self, at_once: int | None) -> list[UnrolledHour]:
         """The hours to be rolled up next: all of them, or some of the first so many symbols."""
@@ -119,13 +136,13 @@ class Compaction:
             self._rooms.tape.candles(first.symbol, granularity_sec=60, view=view, **limits)
         )
 
-    def _retire_some(self) -> None:
+    def _retire_some(self, keep: RetentionPeriods) -> None:
         if self._retirement is None:
             now, watched = self._rooms.clock.now(), self._watchlists.symbols
             self._retirement = retire_in_steps(
                 self._rooms.tape_db,
-                self._put,
-                keep=self._keep,
+                partial(put_cold, self._rooms.archive),
+                keep=keep,
                 now=now,
                 watched=watched,
                 families=self._rooms.tape.families,
@@ -138,5 +155,84 @@ class Compaction:
         if not self._retires:
             self._retirement = None
 
-    def _put(self, content: bytes) -> str:
-        return put_content(self._rooms.archive, content)
+
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 30.0, 1_800.0
+# Between two chunks that are deleted, whoever commits what came in goes first.
+_PAUSE_SECONDS = 0.002
+# A process that stops waits so long for a file that is on its way.
+_LEAVE_SECONDS = 5.0
+
+
+class RowMover:
+    """Moves old rows to the archive once an hour, in a thread; what the archive refuses is tried again, ever later."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._call = BackgroundCall[int]("old rows")
+        self._stop = threading.Event()
+        self._hour = -1
+        self._retry, self._retry_at = _FIRST_RETRY_SECONDS, 0.0
+        self._problem: str | None = None
+        self.moved = 0
+
+    def move_if_due(self) -> str | None:
+        """Begins when an hour is over; returns why rows could not be moved, until they could."""
+        if self._call.has_ended:
+            self._take_result()
+        hour = self._rooms.clock.now() // HOUR
+        if not self._call.is_pending and hour != self._hour and elapsed_seconds() >= self._retry_at:
+            self._hour = hour
+            self._call.start(partial(move_old_rows, self._rooms.home, self._rooms.clock, self._stop.is_set))
+        return self._problem
+
+    def close(self) -> None:
+        """Stops between two chunks; a file that is still on its way counts for nothing."""
+        self._stop.set()
+        if self._call.wait(_LEAVE_SECONDS):
+            self._take_result()
+
+    def _take_result(self) -> None:
+        try:
+            self.moved += self._call.take_result()
+            self._problem, self._retry = None, _FIRST_RETRY_SECONDS
+        except (TapebookError, OSError) as error:
+            self._problem = f"old rows stay in the tape: {error}"
+            self._hour, self._retry_at = -1, elapsed_seconds() + self._retry
+            self._retry = min(2 * self._retry, _LONGEST_RETRY_SECONDS)
+
+
+def move_old_rows(home: Path, clock: Clock, is_stopped: Callable[[], bool]) -> int:
+    """Moves what is old enough, with connections of its own; returns how many rows left."""
+    moved = 0
+    with closing(Rooms(home, clock=clock)) as rooms:
+        for rows in retire_in_steps(
+            rooms.tape_db,
+            partial(put_cold, rooms.archive),
+            keep=retention_by_channel(rooms.config),
+            now=clock.now(),
+            watched=Watchlists(rooms.book).symbols,
+            families=rooms.tape.families,
+            wait_ms=int(rooms.config.retention.cold_file_hours * HOUR),
+        ):
+            moved += rows
+            if is_stopped():
+                break
+            if rows:
+                time.sleep(_PAUSE_SECONDS)
+    return moved
+
+
+def retention_by_channel(config: Config) -> RetentionPeriods:
+    """The retention settings in milliseconds, by channel of the sources that the settings name."""
+    hours = config.retention
+    classes = {
+        "mids": int(hours.mids_hours * HOUR),
+        "candles": int(hours.candles_hours * HOUR),
+        "features": int(hours.features_hours * HOUR),
+        "funding": int(hours.funding_hours * HOUR),
+    }
+    keep = {name: classes[channel.retention] for name, channel in channels_of(load_sources(config.sources)).items()}
+    # Hourly bars are made here of a source's minutes.
+    if CANDLES.channel in keep:
+        keep |= {"candles_60": keep.pop(CANDLES.channel), "candles_3600": int(hours.hourly_candles_hours * HOUR)}
+    return keep | {"commits": classes["features"]}

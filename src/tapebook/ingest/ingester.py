@@ -218,7 +218,9 @@ def _problem_of(refused: RefusedObservation) -> SourceProblem:
 class Ingester:
     """Commits what an intake collects and keeps the tape in order."""
 
-    def __init__(self, rooms: Rooms, intake: FactBuffer, *, keep: RetentionPeriods, derive_every: int = MINUTE) -> None:
+    def __init__(
+        self, rooms: Rooms, intake: FactBuffer, *, keep: RetentionPeriods | None, derive_every: int = MINUTE
+    ) -> None:
         self._rooms = rooms
         self._intake = intake
         self._derive_every = derive_every

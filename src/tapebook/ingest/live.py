@@ -5,20 +5,17 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tapebook.anchors import AnchorTimer, try_anchor_heads
-from tapebook.archive import put_content
+from tapebook.anchors import AnchorTimer
 from tapebook.clock import elapsed_seconds
-from tapebook.domain.instants import HOUR, SECOND, iso_text
+from tapebook.domain.instants import SECOND, iso_text
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
+from tapebook.ingest.compaction import RowMover
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.ingest.world_process import is_world
 from tapebook.log.store import is_clock_set_back
 from tapebook.settings.config import Config
-from tapebook.sources import load_sources
-from tapebook.tape.families import CANDLES
 from tapebook.tape.recording import Recorder
-from tapebook.tape.retention import RetentionPeriods
-from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext, channels_of
+from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
 from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
@@ -42,22 +39,6 @@ class IngestProgress(msgspec.Struct, frozen=True):
     unlisted: tuple[str, ...] = ()
 
 
-def retention_by_channel(config: Config) -> RetentionPeriods:
-    """The retention settings in milliseconds, by channel of the sources that the settings name."""
-    hours = config.retention
-    classes = {
-        "mids": int(hours.mids_hours * HOUR),
-        "candles": int(hours.candles_hours * HOUR),
-        "features": int(hours.features_hours * HOUR),
-        "funding": int(hours.funding_hours * HOUR),
-    }
-    keep = {name: classes[channel.retention] for name, channel in channels_of(load_sources(config.sources)).items()}
-    # Hourly bars are made here of a source's minutes.
-    if CANDLES.channel in keep:
-        keep |= {"candles_60": keep.pop(CANDLES.channel), "candles_3600": int(hours.hourly_candles_hours * HOUR)}
-    return keep | {"commits": classes["features"]}
-
-
 def clock_address(config: Config, url: str | None) -> str:
     """Where the first source listens, whose clock the home follows; empty where it has no address."""
     address: str = getattr(config.source_section(config.sources[0]), "url", "")
@@ -76,7 +57,7 @@ async def ingest_live(
     unlisted: tuple[str, ...] = ()
     recorder = _recorder(rooms)
     listening = _LiveIngest(rooms, recorder, url=url)
-    anchors = AnchorTimer(rooms)
+    anchors, mover = AnchorTimer(rooms), RowMover(rooms)
     end = None if seconds is None else elapsed_seconds() + seconds
     wait, newest = DatabaseWait(), IngestProgress(rooms.clock.now(), {}, 0, None)
     try:
@@ -101,7 +82,8 @@ async def ingest_live(
             try:
                 problem = listening.ingester.flush() or behind
                 unrecorded = recorder.archive_due(rooms.clock.now()) if recorder else None
-                problem = problem or unrecorded or anchors.anchor_if_due() or unheard
+                unmoved, unanchored = mover.move_if_due(), anchors.anchor_if_due()
+                problem = problem or unrecorded or unmoved or unanchored or unheard
                 newest = _progress(rooms, problem, unlisted=unlisted)
             except DatabaseAway as error:
                 report(msgspec.structs.replace(newest, problem=wait.note_away(error)))
@@ -114,7 +96,8 @@ async def ingest_live(
         finally:
             if recorder:
                 recorder.close()
-        unanchored = try_anchor_heads(rooms)
+            mover.close()
+        unanchored = anchors.close()
     if unanchored:
         report(_progress(rooms, unanchored, unlisted=unlisted))
     reasons = [unheard] if unheard else list(unlisted)
@@ -136,7 +119,8 @@ class _LiveIngest:
         if is_clock_set_back(self._rooms.tape.head()[1], self._latest):
             # A commit says that the clock was set back: what a source resumes from must not be ahead.
             self._rooms.tape.commit([])
-        self.ingester = Ingester(self._rooms, self._intake, keep=retention_by_channel(self._rooms.config))
+        # Old rows are moved by a thread (`RowMover`).
+        self.ingester = Ingester(self._rooms, self._intake, keep=None)
         self.sources = [
             _create_source(
                 self._rooms,
@@ -209,7 +193,8 @@ def _recorder(rooms: Rooms) -> Recorder | None:
     """What keeps raw payloads, if the settings ask for them."""
     if not rooms.config.archive.raw:
         return None
-    return Recorder(rooms.tape_db, lambda content: put_content(rooms.archive, content))
+    # Into the spool: nobody who listens waits for an archive elsewhere.
+    return Recorder(rooms.tape_db, rooms.archive.store_content_or_raise)
 
 
 async def _until_the_next_flush(running: "asyncio.Task[None]", ingester: Ingester | None) -> str | None:

@@ -16,8 +16,9 @@ import msgspec
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.domain.instants import MINUTE, SECOND, floor_to_step
 from tapebook.errors import StoreFailed
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel, run_sources
+from tapebook.ingest.live import run_sources
 from tapebook.sources import hyperliquid
 from tapebook.sources.hyperliquid.settings import source_settings
 from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books

@@ -5,7 +5,8 @@ that every stored form begins with. What a codec wrote can be read for ever: its
 better one gets the next number.
 
 A pack holds events of one stream in their order, not all of them next to each other. Their hashes are not in it:
-each follows from the one before, and where the event before is not in the pack its hash stands there instead.
+each follows from the one before, and where the event before is not in the pack its hash stands there instead. In the
+archive the same is a Parquet file (`parquet_of_events`); packs of an older tapebook are read as they are.
 """
 
 import hashlib
@@ -101,11 +102,13 @@ DICTIONARIES = {CODEC: resources.files("tapebook.log").joinpath("dictionary_1.tx
 
 # A shorter text saves less than its dictionary costs to look through.
 _SHORTEST_PACKED = 300
-# A single writer packs while it works; the archive is packed once and stored for years.
-_FAST_LEVEL, _SMALL_LEVEL = 2, 9
+# A single writer packs while it works.
+_PACK_LEVEL = 2
 _WINDOW, _ROW_WINDOW, _ROW_MEMORY = -15, -13, 6
 # Copied for every body: to set a new one up takes longer than most bodies do.
 _ROW_PACKER = zlib.compressobj(6, zlib.DEFLATED, _ROW_WINDOW, _ROW_MEMORY, zdict=DICTIONARIES[CODEC])
+_PARQUET_MAGIC = b"PAR1"
+_PARQUET_NUMBERS = ("seq", "schema", "happened_at", "known_at")
 _UNREADABLE = (zlib.error, ValueError, KeyError, IndexError, TypeError)
 
 LinkedEvent = tuple[str, Event]
@@ -128,8 +131,8 @@ def unpack_body(packed: bytes) -> str:
         raise Damaged("its packed body cannot be read: it was changed, or a newer tapebook wrote it") from error
 
 
-def pack_events(links: Iterable[LinkedEvent], *, small: bool = False) -> bytes:
-    """Events of a stream as one pack; `small` takes longer."""
+def pack_events(links: Iterable[LinkedEvent]) -> bytes:
+    """Events of a stream as one pack."""
     lines, after = [], -1
     for previous, event in links:
         # Events that follow one another need neither number nor hash: both follow from the one before.
@@ -137,7 +140,7 @@ def pack_events(links: Iterable[LinkedEvent], *, small: bool = False) -> bytes:
             lines.append(f"@{event.seq}\n{previous}")
         lines.append(f".{event.kind}\n{event.schema}\n{event.happened_at}\n{event.known_at}\n{event.body}")
         after = event.seq + 1
-    packer = zlib.compressobj(_SMALL_LEVEL if small else _FAST_LEVEL, zlib.DEFLATED, _WINDOW, zdict=DICTIONARIES[CODEC])
+    packer = zlib.compressobj(_PACK_LEVEL, zlib.DEFLATED, _WINDOW, zdict=DICTIONARIES[CODEC])
     return bytes([CODEC]) + packer.compress("\n".join(lines).encode()) + packer.flush()
 
 
@@ -157,8 +160,57 @@ def pack_known_times(content: bytes) -> list[tuple[int, int]]:
     return [(seq, known_at) for seq, _, _, known_at in _pack_entries(content)]
 
 
+def parquet_of_events(links: Sequence[LinkedEvent]) -> bytes:
+    """Events of a stream as a Parquet file, for the archive; `previous` stands where an event follows none in it."""
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    after, previous = -1, list[str | None]()
+    for before, event in links:
+        previous.append(None if event.seq == after else before)
+        after = event.seq + 1
+    events = [event for _, event in links]
+    columns = {name: [getattr(event, name) for event in events] for name in _PARQUET_NUMBERS}
+    texts = {"previous": previous, "kind": [each.kind for each in events], "body": [each.body for each in events]}
+    table = arrow.table(
+        {name: arrow.array(values, arrow.int64()) for name, values in columns.items()}
+        | {name: arrow.array(values, arrow.string()) for name, values in texts.items()}
+    )
+    out = arrow.BufferOutputStream()
+    parquet.write_table(
+        table.replace_schema_metadata({"stream": events[0].stream.name}),
+        out,
+        compression="zstd",
+        compression_level=19,
+        use_dictionary=["kind"],
+        column_encoding=dict.fromkeys(_PARQUET_NUMBERS, "DELTA_BINARY_PACKED"),
+        # One body says nearly what the one before it said: pages as large as the file compress them together.
+        data_page_size=1 << 26,
+    )
+    content: bytes = out.getvalue().to_pybytes()
+    return content
+
+
+def _parquet_entries(content: bytes) -> Iterator[tuple[int, str, Draft, int]]:
+    """What such a file holds, as `_pack_entries` gives it."""
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(arrow.BufferReader(content))
+        names = ("seq", "previous", "kind", "schema", "happened_at", "known_at", "body")
+        columns = [table[name].to_pylist() for name in names]
+    except (arrow.ArrowException, OSError, KeyError, UnicodeError) as error:
+        raise Damaged("a file of old events cannot be read: it was changed, or a newer tapebook wrote it") from error
+    for seq, before, kind, schema, happened_at, known_at, body in zip(*columns, strict=True):
+        yield seq, before or "", Draft(kind, happened_at, body, schema), known_at
+
+
 def _pack_entries(content: bytes) -> Iterator[tuple[int, str, Draft, int]]:
     """What a pack holds: number, the hash before it (empty behind another), what happened, and when it was known."""
+    if content.startswith(_PARQUET_MAGIC):
+        yield from _parquet_entries(content)
+        return
     try:
         lines = iter(_inflate(content[0], content[1:]).split("\n"))
         seq = 0

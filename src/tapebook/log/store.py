@@ -45,8 +45,8 @@ from tapebook.log.event import (
     Stream,
     chain_events,
     pack_body,
-    pack_events,
     pack_known_times,
+    parquet_of_events,
     unpack_body,
     unpack_events,
 )
@@ -460,11 +460,11 @@ class Log:
         put: Callable[[bytes], str],
         most: int,
     ) -> tuple[int, int]:
-        """Moves old rows to the archive as one pack; returns how far it looked, and how many events left.
+        """Moves old rows to the archive as one Parquet file; returns how far it looked, and how many events left.
 
         Of at most so many rows behind a number, known before a moment, those leave of which `leaves` says so. `put`
-        stores the pack and returns its key only when the archive has given it back whole. A process that ends anywhere
-        in between has moved nothing; the next one makes the same pack again.
+        stores the file and returns its key only when the archive has given it back whole. A process that ends anywhere
+        in between has moved nothing; the next one makes the same file again.
         """
         previous, looked, links = self._hash_of(stream, after), after, list[LinkedEvent]()
         for event in self.events(stream, after=after, until=after + most):
@@ -474,7 +474,7 @@ class Log:
                 links.append((previous, event))
             previous, looked = event.hash, event.seq
         if links:
-            row = pack_row([event for _, event in links], key=put(pack_events(links, small=True)))
+            row = pack_row([event for _, event in links], key=put(parquet_of_events(links)))
             with self._db.transaction():
                 placed = self._db.one(QUERIES.retire_pack, **dict(zip(QUERIES.retire_pack.params, row, strict=True)))
                 gone = [(stream.owner, stream.deployment, event.seq, event.hash) for _, event in links]

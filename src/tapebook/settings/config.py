@@ -67,6 +67,7 @@ Address = Annotated[
 Symbols = Annotated[tuple[str, ...], Meta(max_length=1000, description='a list of names, such as ["BTC", "ETH"]')]
 Share = Annotated[float, Meta(ge=0.05, le=1, description="a number from 0.05 to 1")]
 Hours = Annotated[float, Meta(gt=0, le=876_000, description="a number of hours above 0")]
+WaitHours = Annotated[float, Meta(ge=0, le=720, description="a number from 0 to 720 (hours)")]
 Days = Annotated[int, Meta(ge=1, le=36_500, description="a whole number of days from 1 to 36500")]
 Factor = Annotated[float, Meta(gt=1, le=1000, description="a number above 1, up to 1000")]
 Seconds = Annotated[float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")]
@@ -178,6 +179,7 @@ class RetentionSettings(msgspec.Struct, frozen=True):
     hourly_candles_hours: Hours = 168
     features_hours: Hours = 168
     funding_hours: Hours = 8760
+    cold_file_hours: WaitHours = 24
     runs_days: Days = 7
 
 

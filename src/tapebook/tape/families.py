@@ -73,7 +73,11 @@ class Family:
 
     def chunk(self, bucket_ts: int, granularity_sec: int = 0) -> int:
         """The chunk a bucket lies in."""
-        return bucket_ts // (granularity_sec * self.span_per_granularity if granularity_sec else self.span_ms)
+        return bucket_ts // self.span_of(granularity_sec)
+
+    def span_of(self, granularity_sec: int = 0) -> int:
+        """How many milliseconds a chunk spans."""
+        return granularity_sec * self.span_per_granularity if granularity_sec else self.span_ms
 
     def chunk_of(self, row: Row) -> int:
         """The chunk a stored row belongs to; before the fact's own fields, a row has its chunk and its symbol."""

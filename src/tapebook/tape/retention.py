@@ -1,23 +1,26 @@
 """How long rows stay in the tape's database, and how rows are read that have left for the archive.
 
-Whole chunks leave once all of a chunk is old enough. A chunk is archived first and deleted after the archive has it,
-in one transaction with the note of where it went; a process killed in between archives the same bytes again, under
-the same key. Of midpoints, by far the most rows, only those of watched symbols are archived: nothing that was
-decided is made from others. Imported history never leaves. Commits are forgotten like rows, apart from the first,
-the newest and those of imported history: every row says itself when and in which commit it became known.
+Whole chunks leave once all of a chunk is old enough, many in one Parquet file of a family and a month (`cold.py`). A
+file is archived first, and given back whole; then chunk by chunk is compared with the rows as they are, noted and
+deleted, each in one transaction. A process killed in between leaves chunks that are still here and in a file that does
+not count for them: a note names the file and the chunk. Of midpoints, by far the most rows, only those of watched
+symbols are archived: nothing that was decided is made from others. Imported history never leaves. Commits are forgotten
+like rows, apart from the first, the newest and those of imported history: every row says itself when and in which
+commit it became known.
 
 When a read touches an archived chunk, `ArchivedRows` loads its rows into a scratch database of the same shape and
 runs the same query on both. A scratch database that has grown too large is thrown away, so a process that runs for
 months stays small.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tapebook.db import Database, Queries, Query, Row, connect, migrate
 from tapebook.errors import Damaged
+from tapebook.tape.cold import ColdRows, cold_folder, encode_rows
 from tapebook.tape.families import ALL_FAMILIES, MIDS, Family
 from tapebook.tape.seals import SealWriter
 
@@ -28,6 +31,8 @@ MOST_SCRATCH_ROWS = 500_000
 
 _PACKAGE = "tapebook.tape"
 _QUERIES = Queries.load(_PACKAGE)
+# Files that were read last: chunks of one are asked for one after the other.
+_CACHED_FILES = 8
 # A chunk can be archived twice when rows came late, so revisions begin at 0 again; within a commit there are few.
 _REVISIONS_PER_COMMIT = 1_000
 
@@ -48,8 +53,11 @@ class ArchivedRows:
         self._packages = packages
         self._most_rows = most_rows
         self._scratch: Database | None = None
-        self._loaded: set[tuple[str, str]] = set()
+        # Chunks that are in the scratch database, by table and object.
+        self._loaded: dict[tuple[str, str], set[int]] = {}
         self._rows_loaded = 0
+        # Cache of objects by table and key; nothing invalidates it, since objects never change.
+        self._files: dict[tuple[str, str], ColdRows] = {}
 
     def rows_with_archived(self, family: Family, query: Query, *, first: int, last: int, **params: Any) -> list[Row]:
         """The rows of a query from the database and, where chunks were archived, from the archive, in bucket order."""
@@ -65,11 +73,12 @@ class ArchivedRows:
         """
         where = {"table_name": family.table, "granularity_sec": params.get("granularity_sec", 0)}
         archived = self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)
-        # An object may hold the rows of several chunks.
-        keys = list(dict.fromkeys([key for _, key in archived]))
-        if not keys:
+        if not archived:
             return rows
-        away = self._scratch_with(family, keys).all(query, **params)
+        wanted: dict[str, set[int]] = {}
+        for chunk, key in archived:
+            wanted.setdefault(key, set()).add(chunk)
+        away = self._scratch_with(family, wanted).all(query, **params)
         # Archived rows are older than those still here, so of one bucket they come first.
         return sorted(away + rows, key=lambda row: row[family.bucket_at])
 
@@ -84,22 +93,23 @@ class ArchivedRows:
         row = self._db.one(_QUERIES.archived_first, table_name=family.table, granularity_sec=granularity_sec)
         return row[0] if row else None
 
-    def _scratch_with(self, family: Family, keys: list[str]) -> Database:
-        """The scratch database with these objects in it."""
+    def _scratch_with(self, family: Family, wanted: Mapping[str, set[int]]) -> Database:
+        """The scratch database with these chunks of these objects in it."""
         # Equal rows of two families would be one object.
-        missing = [(family.table, key) for key in keys if (family.table, key) not in self._loaded]
-        if missing and self._rows_loaded > self._most_rows:
+        missing = {key: chunks - self._loaded.get((family.table, key), set()) for key, chunks in wanted.items()}
+        if any(missing.values()) and self._rows_loaded > self._most_rows:
             self._close()
-            missing = [(family.table, key) for key in keys]
+            missing = dict(wanted)
         if self._scratch is None:
             self._scratch = connect(":memory:")
             migrate(self._scratch, self._packages)
         # The same query must see the same of what a clock that was ahead has stamped.
         if set_backs := self._db.all(_QUERIES.set_backs):
             self._scratch.many(_QUERIES.add_set_back, set_backs)
-        for place in missing:
-            self._rows_loaded += self._scratch.many(family.queries.add, self._load_object(family, place[1]))
-            self._loaded.add(place)
+        for key, chunks in missing.items():
+            if chunks:
+                self._rows_loaded += self._scratch.many(family.queries.add, self._rows_of(family, key, chunks))
+                self._loaded.setdefault((family.table, key), set()).update(chunks)
         return self._scratch
 
     def _close(self) -> None:
@@ -108,16 +118,22 @@ class ArchivedRows:
         self._scratch, self._rows_loaded = None, 0
         self._loaded.clear()
 
-    def _load_object(self, family: Family, key: str) -> list[Row]:
+    def _rows_of(self, family: Family, key: str, chunks: set[int]) -> list[Row]:
+        file = self._files.pop((family.table, key), None) or self._read_file(family, key)
+        # The newest at the end: the first one goes.
+        self._files[family.table, key] = file
+        if len(self._files) > _CACHED_FILES:
+            del self._files[next(iter(self._files))]
+        # The order of revisions is that of their commits, whichever object they are in.
+        return [
+            (*row[:-3], row[-1] * _REVISIONS_PER_COMMIT + row[-3], *row[-2:]) for row in file.rows_of_chunks(chunks)
+        ]
+
+    def _read_file(self, family: Family, key: str) -> ColdRows:
         content = self._fetch(key)
         if content is None:
             raise Damaged(f"the archive has lost {key}, which holds market rows; restore it from a backup")
-        rows = msgspec.json.decode(content, type=list[tuple[Any, ...]])
-        # The chunk is that of today, however it was counted when the row left. The order of revisions is that of their
-        # commits, whichever object they are in.
-        return [
-            (family.chunk_of(row), *row[1:-3], row[-1] * _REVISIONS_PER_COMMIT + row[-3], *row[-2:]) for row in rows
-        ]
+        return ColdRows(family, content, {symbol: number for symbol, number, _ in self._db.all(_QUERIES.symbols)})
 
 
 # Chunks of imported history that are passed over in one step; each has its rows looked at.
@@ -129,7 +145,12 @@ RetentionPeriods = Mapping[str, int]
 """How many milliseconds each channel's rows stay; candles by granularity as `candles_60` and `candles_3600`; and how
 many milliseconds `commits` do. Rows of a channel that is not named stay: no source of the settings delivers it."""
 
-PutObject = Callable[[bytes], str]
+PutObject = Callable[[str, bytes], str]
+"""Stores a Parquet file in a folder of the archive; returns its key only when the archive has given it back whole."""
+
+MOST_PART_ROWS = 50_000
+"""Rows of one file: a few hundred kilobytes, which a read fetches as a whole."""
+
 WatchedSymbols = Callable[[], Container[str]]
 """The symbols whose midpoints are archived, as they are when it is asked."""
 
@@ -143,7 +164,7 @@ def retire_rows(
     watched: WatchedSymbols,
     families: Iterable[Family] = ALL_FAMILIES,
 ) -> int:
-    """Moves everything that is old enough out of the database; returns how many rows left."""
+    """Moves everything that is old enough out of the database at once; returns how many rows left."""
     return sum(retire_in_steps(db, put, keep=keep, now=now, watched=watched, families=families))
 
 
@@ -155,17 +176,21 @@ def retire_in_steps(
     now: int,
     watched: WatchedSymbols,
     families: Iterable[Family] = ALL_FAMILIES,
+    wait_ms: int = 0,
 ) -> Iterator[int]:
-    """The same in steps of a few hundredths of a second, so that others can go first; gives the rows of each step."""
+    """Does so in steps of a few hundredths of a second, so that others can go first; gives the rows of each step.
+
+    With `wait_ms`, rows of a family that are old enough stay so much longer, unless they fill a file before.
+    """
     for family in families:
         for granularity in (60, 3600) if family.has_granularity else (0,):
             name = f"{family.channel}_{granularity}" if granularity else family.channel
             if name not in keep:
                 continue
             # A chunk goes when its last bucket is old: the one that holds this moment is still needed.
-            limit = family.chunk(now - keep[name], granularity)
-            for where in _chunks(db, family, granularity=granularity, limit=limit):
-                yield 0 if where is None else _archive_chunk(db, put, family, where=where, watched=watched)
+            limit, overdue = (family.chunk(now - keep[name] - wait, granularity) for wait in (0, wait_ms))
+            mover = _FamilyMover(db, put, family, watched=watched)
+            yield from mover.move_chunks(granularity, limit=limit, overdue=overdue)
     yield from _forget_commits(db, before=now - keep["commits"])
 
 
@@ -183,25 +208,66 @@ def _chunks(db: Database, family: Family, *, granularity: int, limit: int) -> It
             yield None
 
 
-def _archive_chunk(
-    db: Database, put: PutObject, family: Family, *, where: Mapping[str, int], watched: WatchedSymbols
-) -> int:
-    rows = db.all(family.queries.chunk_rows, **where)
-    kept = _of_watched(db, rows, watched()) if family is MIDS else rows
-    # Before the transaction: an archive may be far away, and others write to the tape meanwhile.
-    key = put(msgspec.json.encode(kept)) if kept else None
-    with db.transaction():
-        if db.all(family.queries.chunk_rows, **where) != rows:
-            # A row came late: the chunk is moved with it, the next time.
-            return 0
-        seals = SealWriter(db)
-        if key is not None:
-            note = {"table_name": family.table, "archive_key": key, "rows_moved": len(kept)}
-            if noted := db.one(_QUERIES.add_archived, **note, **where):
-                seals.add_row("tape_archived", noted)
-        db.execute(family.queries.drop_chunk, **where)
-        seals.remove_rows(family, rows, **where)
-    return len(rows)
+class _OldChunk(msgspec.Struct, frozen=True):
+    """A chunk that is old enough: where it is, its rows, and those of them that are archived."""
+
+    where: Mapping[str, int]
+    rows: list[Row]
+    kept: list[Row]
+
+
+class _FamilyMover:
+    """Moves old chunks of one family, those of a month together."""
+
+    def __init__(self, db: Database, put: PutObject, family: Family, *, watched: WatchedSymbols) -> None:
+        self._db, self._put, self._family, self._watched = db, put, family, watched
+
+    def move_chunks(self, granularity: int, *, limit: int, overdue: int) -> Iterator[int]:
+        """Moves the chunks before a limit in files that are full, or of a month, or have a chunk that is overdue."""
+        part, folder, rows = list[_OldChunk](), "", 0
+        for where in _chunks(self._db, self._family, granularity=granularity, limit=limit):
+            yield 0
+            if where is None:
+                continue
+            month = cold_folder(self._family, granularity, where["chunk"])
+            if part and (month != folder or rows >= MOST_PART_ROWS):
+                yield from self._archive_part(folder, part)
+                part, rows = [], 0
+            folder = month
+            part.append(self._read_chunk(where))
+            rows += len(part[-1].rows)
+        if part and (part[0].where["chunk"] < overdue or rows >= MOST_PART_ROWS):
+            yield from self._archive_part(folder, part)
+
+    def _read_chunk(self, where: Mapping[str, int]) -> _OldChunk:
+        rows = self._db.all(self._family.queries.chunk_rows, **where)
+        kept = _of_watched(self._db, rows, self._watched()) if self._family is MIDS else rows
+        return _OldChunk(where, rows, kept)
+
+    def _archive_part(self, folder: str, part: Sequence[_OldChunk]) -> Iterator[int]:
+        """Archives chunks of one month in one file, then deletes them one by one; gives the rows of each."""
+        kept, key = [row for each in part for row in each.kept], None
+        if kept:
+            names = {number: symbol for symbol, number, _ in self._db.all(_QUERIES.symbols)}
+            # Outside of a transaction: an archive may be far away, and others write to the tape meanwhile.
+            key = self._put(folder, encode_rows(self._family, kept, names))
+        for each in part:
+            yield self._delete_chunk(each, key)
+
+    def _delete_chunk(self, old: _OldChunk, key: str | None) -> int:
+        db, family = self._db, self._family
+        with db.transaction():
+            if self._read_chunk(old.where) != old:
+                # A row came late, or somebody watches one more symbol: the chunk is moved so, the next time.
+                return 0
+            seals = SealWriter(db)
+            if key is not None and old.kept:
+                note = {"table_name": family.table, "archive_key": key, "rows_moved": len(old.kept)}
+                if noted := db.one(_QUERIES.add_archived, **note, **old.where):
+                    seals.add_row("tape_archived", noted)
+            db.execute(family.queries.drop_chunk, **old.where)
+            seals.remove_rows(family, old.rows, **old.where)
+        return len(old.rows)
 
 
 def _of_watched(db: Database, rows: list[Row], watched: Container[str]) -> list[Row]:

@@ -4,6 +4,7 @@ With `durable`, an object is on the disk when `create` returns: first its conten
 holds for an object somebody else has just written too, since they may not be as careful.
 
     sha256/ab/abcd….z   an object
+    cold/…/….parquet    an object that is stored as it is
     .parts/*.part       writes under way; what killed writers left there is deleted by `clean`
     healed/*            damaged objects that were replaced by the right bytes, for whoever wants to know why
 """
@@ -11,12 +12,20 @@ holds for an object somebody else has just written too, since they may not be as
 import os
 import tempfile
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tapebook.archive.port import CONTENT_PREFIX, OBJECT_SUFFIX, backup_key, checked_key, matches_key, unpack_object
+from tapebook.archive.port import (
+    CONTENT_PREFIX,
+    backup_key,
+    checked_key,
+    key_of_name,
+    matches_key,
+    object_name,
+    pack_object,
+    unpack_object,
+)
 from tapebook.domain import files
 from tapebook.errors import Damaged, StoreFailed
 
@@ -60,7 +69,7 @@ class FolderArchive:
             if absent:
                 self._require_root()
             for key in absent:
-                written[key] = self._write_beside(zlib.compress(new[key], 1))
+                written[key] = self._write_beside(pack_object(key, new[key]))
             self._sync(written.values())
             first = {key for key in absent if self._is_first(self._place(key), written[key])}
             self._was_there = True
@@ -79,7 +88,7 @@ class FolderArchive:
         self._remember(new)
 
     def _place(self, key: str) -> str:
-        return f"{self._root}/{key}{OBJECT_SUFFIX}"
+        return f"{self._root}/{object_name(key)}"
 
     def _is_known(self, key: str, content: bytes) -> bool:
         """Whether this very object was stored or compared just now, and is still there."""
@@ -143,7 +152,7 @@ class FolderArchive:
         # The first damage of an object is kept; what befalls it later says no more.
         with suppress(FileExistsError):
             self._with_folder(evidence, lambda: os.link(path, evidence))
-        whole = self._write_beside(zlib.compress(content, 1))
+        whole = self._write_beside(pack_object(key, content))
         self._sync([os.path.dirname(evidence), whole])
         os.replace(whole, path)
 
@@ -202,21 +211,22 @@ class FolderArchive:
         # Only the folder the prefix names is walked: packets lie elsewhere, and there are many of them.
         folder = prefix.rpartition("/")[0]
         below = self._root / checked_key(folder) if "/" in prefix else self._root
-        found = (path.relative_to(self._root).as_posix() for path in files.walk_folder(below) if _is_object(path))
-        return sorted(key.removesuffix(OBJECT_SUFFIX) for key in found if key.startswith(prefix))
+        found = (self._key_of(path) for path in files.walk_folder(below))
+        return sorted(key for key in found if key is not None and key.startswith(prefix))
 
     def walk_keys(self) -> Iterator[str]:
         """Every key, a folder at a time."""
         for path in files.walk_folder(self._root):
-            if _is_object(path):
-                yield path.relative_to(self._root).as_posix().removesuffix(OBJECT_SUFFIX)
+            key = self._key_of(path)
+            if key is not None:
+                yield key
 
     def stray_files(self) -> Iterator[str]:
         """Files that are no object, outside of the folders for writes under way and for healed objects."""
         for path in files.walk_folder(self._root):
             place = path.relative_to(self._root)
             at_work = place.parts[0] in (_PARTS, _HEALED) or path.name.endswith(_PART)
-            if not (at_work or path.is_dir() or _is_object(path)):
+            if not (at_work or path.is_dir() or self._key_of(path) is not None):
                 yield place.as_posix()
 
     def repaired_objects(self) -> list[str]:
@@ -244,11 +254,12 @@ class FolderArchive:
 
     def path(self, key: str) -> Path:
         """The file of an object, whether it is there or not."""
-        return self._root / f"{checked_key(key)}{OBJECT_SUFFIX}"
+        return self._root / object_name(checked_key(key))
 
-
-def _is_object(path: Path) -> bool:
-    return path.name.endswith(OBJECT_SUFFIX) and path.is_file()
+    def _key_of(self, path: Path) -> str | None:
+        """The key of the object in a file; None for what is no object."""
+        key = key_of_name(path.relative_to(self._root).as_posix())
+        return key if key is not None and path.is_file() else None
 
 
 def _changed_ms(path: Path) -> int:

@@ -11,12 +11,19 @@ or not at all; what a killed upload left is the server's to clean up. Nobody who
 """
 
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
-from tapebook.archive.port import OBJECT_SUFFIX, backup_key, checked_key, matches_key, unpack_object
+from tapebook.archive.port import (
+    backup_key,
+    checked_key,
+    key_of_name,
+    matches_key,
+    object_name,
+    pack_object,
+    unpack_object,
+)
 from tapebook.errors import ConfigError, Damaged, StoreFailed
 
 try:
@@ -29,7 +36,7 @@ except ModuleNotFoundError as error:
 Result = TypeVar("Result")
 
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{2,62})(/[^?#]*)?")
-_HEALED = "healed"
+_HEALED, _DAMAGED = "healed", ".damaged"
 # A server that is away is tried again in a few minutes by whoever drains the spool: no call hangs for long.
 _SECONDS = timedelta(seconds=20)
 _RETRIES = 2
@@ -60,7 +67,7 @@ class BucketArchive:
     def create(self, key: str, content: bytes) -> None:
         """Stores an object once."""
         name = _name(key)
-        packed = zlib.compress(content, 1)
+        packed = pack_object(key, content)
         try:
             self._ask("write", lambda: obstore.put(self._store, name, packed, mode="create"))
         except _TakenError:
@@ -90,8 +97,7 @@ class BucketArchive:
         # The server knows folders only: "p/00" would find nothing below "p/001".
         below = f"{checked_key(folder)}/" if "/" in prefix else None
         names = self._ask("read", lambda: list(self._names(below)))
-        found = (name.removesuffix(OBJECT_SUFFIX) for name in names if _is_object(name))
-        return sorted(key for key in found if key.startswith(prefix))
+        return sorted(key for key in map(key_of_name, names) if key is not None and key.startswith(prefix))
 
     def walk_keys(self) -> Iterator[str]:
         """Every key, as the server lists them."""
@@ -100,13 +106,13 @@ class BucketArchive:
     def stray_files(self) -> Iterator[str]:
         """What lies below the prefix and is no object."""
         for name in self._ask("read", lambda: list(self._names(None))):
-            if not _is_object(name) and not name.startswith(f"{_HEALED}/"):
+            if key_of_name(name) is None and not name.startswith(f"{_HEALED}/"):
                 yield name
 
     def repaired_objects(self) -> list[str]:
         """Every object that was damaged and replaced."""
         names = self._ask("read", lambda: list(self._names(f"{_HEALED}/")))
-        return sorted(name.removeprefix(f"{_HEALED}/") for name in names)
+        return sorted(name.removeprefix(f"{_HEALED}/").removesuffix(_DAMAGED) for name in names)
 
     def delete_partial_writes(self, *, before_ms: int, everywhere: bool = False) -> int:
         """None: an upload that was cut off is no object, and a rule of the bucket deletes its parts."""
@@ -129,9 +135,9 @@ class BucketArchive:
         if (found is not None and matches_key(key, found)) or not matches_key(key, content):
             raise Damaged(f"the archive already holds other bytes under {key}")
         if packed is not None:
-            evidence = f"{_HEALED}/{key.replace('/', '_')}"
+            evidence = f"{_HEALED}/{key.replace('/', '_')}{_DAMAGED}"
             self._ask("write", lambda: obstore.put(self._store, evidence, packed))
-        self._ask("write", lambda: obstore.put(self._store, name, zlib.compress(content, 1)))
+        self._ask("write", lambda: obstore.put(self._store, name, pack_object(key, content)))
 
     def _stored_bytes(self, name: str) -> bytes | None:
         return self._ask("read", lambda: self._read(name))
@@ -181,11 +187,7 @@ def _reason(error: Exception) -> str:
 
 
 def _name(key: str) -> str:
-    return f"{checked_key(key)}{OBJECT_SUFFIX}"
-
-
-def _is_object(name: str) -> bool:
-    return name.endswith(OBJECT_SUFFIX)
+    return object_name(checked_key(key))
 
 
 def create(place: str, *, durable: bool = True) -> BucketArchive:

@@ -1,0 +1,91 @@
+"""A month that was moved out replays byte for byte on a machine that has only the archive and what it restores."""
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import tapebook
+from tapebook.archive import put_cold
+from tapebook.archive.archives.folder import FolderArchive
+from tapebook.clock import VirtualClock
+from tapebook.desk.librarian import OldRunArchiver
+from tapebook.domain.instants import DAY
+from tapebook.home import DEMO_START
+from tapebook.ingest.compaction import Watchlists, retention_by_channel
+from tapebook.settings.config import FILE, with_setting
+from tapebook.surfaces.cli import main
+from tapebook.tape.retention import retire_rows
+from tapebook.wiring import Rooms
+from tests.archive.s3_server import s3_server
+from tests.db.places import sql
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An archive outside of every home, on the disk and on a real S3 server."""
+    if request.param == "folder":
+        yield str(tmp_path / "elsewhere")
+        return
+    (tmp_path / "server").mkdir()
+    with s3_server(tmp_path / "server") as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        yield "s3://months/desk"
+
+
+def test_a_month_that_was_moved_out_replays_where_only_the_archive_is(place: str, tmp_path: Path) -> None:
+    home, new = tmp_path / "home", tmp_path / "new"
+    tapebook.demo(home, seconds=1)
+    with tapebook.open(home) as book:
+        before = [(run["run_id"], run["packet_sha256"]) for run in book.runs(most=1_000)]
+    settings = with_setting((home / FILE).read_text(), ("archive", "place"), place)
+    mirror = tmp_path / "copied"
+    shutil.move(home / "archive", mirror)
+    (home / FILE).write_text(settings)
+    move_all_out(home, mirror)
+    assert main(["backup", place, "--home", str(home)]) == 0
+    shutil.rmtree(home)
+    shutil.rmtree(mirror)
+    assert main(["restore", place, str(new), "--all"]) == 0
+    with tapebook.open(new) as book:
+        report = book.replay()
+        assert (report.checked, report.different) == (len(before), []) and report.equal == len(before) > 10
+        after = [(run["run_id"], run["packet_sha256"]) for run in book.runs(most=1_000)]
+        assert after == before and book.verify(tape=True, archive=True) == []
+
+
+def move_all_out(home: Path, mirror: Path) -> None:
+    """Two months later: every row of the tape and every decision that may leave is in the archive."""
+    with_rows = VirtualClock(DEMO_START + 62 * DAY)
+    rooms = Rooms(home, clock=with_rows)
+    try:
+        for key, content in archived_before(mirror):
+            rooms.archive.create(key, content)
+        nothing = dict.fromkeys(retention_by_channel(rooms.config), 0)
+        put, watched = partial(put_cold, rooms.archive), Watchlists(rooms.book).symbols
+        families = rooms.tape.families
+        assert retire_rows(
+            rooms.tape_db, put, keep=nothing, now=with_rows.now(), watched=watched, families=families
+        )
+        old = OldRunArchiver(rooms)
+        while old.archive_step():
+            pass
+        assert old.left > 10
+        rows = [rooms.tape_db.all(sql(f"SELECT COUNT(*) FROM {family.table}"))[0][0] for family in families]
+        assert sum(rows) == 0, "no market row is left in the tape"
+        rooms.archive.drain()
+        folders = {key.rpartition("/")[0] for key in rooms.archive.keys("cold/")}
+        month = max(folders).rpartition("/")[2]
+        assert f"cold/tape/candles_60/{month}" in folders and any(name.startswith("cold/runs/") for name in folders)
+    finally:
+        rooms.close()
+
+
+def archived_before(mirror: Path) -> Iterator[tuple[str, bytes]]:
+    """What the archive of the home had."""
+    archive = FolderArchive(mirror)
+    for key in archive.walk_keys():
+        yield key, archive.get(key) or b""
