@@ -27,7 +27,7 @@ def test_a_trade_leads_to_its_decision_and_to_the_lines_that_were_cited(watched:
     page.wait_for_selector(".ag-row [col-id=symbol]")
     page.locator(".ag-row [col-id=symbol]").first.click()
     page.wait_for_url(re.compile("/decisions/"))
-    page.wait_for_selector("text=What was decided")
+    page.wait_for_selector("text=Actions and verdicts")
     page.locator(".tb-more a[href^='/documents']").first.click()
     page.wait_for_url(re.compile("/documents"))
     page.wait_for_selector(".tb-hit")
@@ -46,7 +46,7 @@ def test_a_replay_shows_that_the_bytes_are_equal_and_the_slider_another_moment(w
     slider.focus()
     for _ in range(3):
         slider.press("ArrowLeft")
-    page.wait_for_selector("text=what it would have been told")
+    page.wait_for_selector("text=what it would have seen then")
 
 
 def test_a_proposal_is_approved(watched: Watched) -> None:
