@@ -63,6 +63,8 @@ _BASELINES = [
     *(Cells("baseline"), Cells("net USD", "num"), Cells("trades", "num"), Cells("sharpe", "num")),
     Cells("max drawdown", "num"),
 ]
+# The whole range first: a month would be refused on a home of a day.
+_CHUNK_KINDS = {"none": "whole range", "week": "by week", "month": "by month", "quarter": "by quarter"}
 # As many points as a screen can tell apart.
 _POINTS = 400
 
@@ -203,6 +205,7 @@ async def _start_sheet(frame: PageFrame, jobs: list[BacktestJob]) -> None:
             begin = ui.input("From, UTC", placeholder="all bars").props("outlined dense").style("width: 150px")
             end = ui.input("To, UTC", placeholder="all bars").props("outlined dense").style("width: 150px")
             memory = ui.select(["on", "off"], value="on", label="Memory").props("outlined dense").style("width: 110px")
+            chunks = ui.select(_CHUNK_KINDS, value="none", label="Report").props("outlined dense").style("width: 150px")
             limit = ui.number("Cost limit, USD", min=0).props("outlined dense").style("width: 140px")
             button = action_button("Start")
         shown = ui.html(sanitize=False)
@@ -210,7 +213,8 @@ async def _start_sheet(frame: PageFrame, jobs: list[BacktestJob]) -> None:
         ended: set[int] = {id(job) for job in jobs if job.is_over}
 
         def start() -> None:
-            options = {"start": begin.value or None, "end": end.value or None, "memory": memory.value, "chunks": "week"}
+            options = {"memory": memory.value, "chunks": chunks.value}
+            options |= {"start": begin.value or None, "end": end.value or None}
             jobs.append(BacktestJob(frame.book, str(agent.value), options, max_usd=limit.value))
             draw()
 
@@ -380,11 +384,9 @@ async def _comparison(frame: PageFrame, first: str, second: str) -> None:
     ]
     columns = [Cells("measure", "tb-fit"), *(Cells(name, "num tb-name") for name in names)]
     differs = [[key, *(tag("code", str(value)[:24]) for value in values)] for key, values in found["differs"].items()]
-    different = (
-        table([Cells("input", "tb-fit"), *(Cells(name, "tb-name") for name in names)], differs, label="Inputs that differ")
-        if differs
-        else empty("No difference", "Both arms have the same inputs.")
-    )
+    inputs = [Cells("input", "tb-fit"), *(Cells(name, "tb-name") for name in names)]
+    none = empty("No difference", "Both arms have the same inputs.")
+    different = table(inputs, differs, label="Inputs that differ") if differs else none
     pair = [
         sheet("Side by side", table(columns, measures, label="Both backtests"), flush=True),
         sheet("Inputs that differ", different, flush=bool(differs)),

@@ -194,7 +194,7 @@ async def _experience(frame: PageFrame, name: str, symbol: str) -> None:
     await _alike(frame, name, symbol)
     with ui.element("div").classes("tb-columns"):
         with ui.element("div"):
-            frame.html(_providers(report["providers"]), _records("By regime", report["regimes"]))
+            frame.html(providers_sheet(report["providers"]), _records("By regime", report["regimes"]))
         with ui.element("div"):
             _calibration(frame, report["calibration"])
             frame.html(_records("By asset", report["assets"]))
@@ -237,7 +237,8 @@ def _record_row(record: Mapping[str, Any], widest: float) -> list[Child]:
     ]
 
 
-def _providers(providers: Sequence[Mapping[str, Any]]) -> Markup:
+def providers_sheet(providers: Sequence[Mapping[str, Any]]) -> Markup:
+    """How much each provider weighs, and what its trades came to."""
     if not providers:
         return sheet("Providers", empty("No record yet", "Providers are compared as their trades close."))
     columns = [
