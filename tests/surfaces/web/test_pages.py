@@ -113,6 +113,29 @@ def test_a_proposal_is_approved(watched: Watched) -> None:
     assert "approved" in page.locator(".tb-badge.good").all_inner_texts()
 
 
+def test_a_part_that_is_drawn_anew_never_vanishes_and_keeps_what_was_opened(watched: Watched) -> None:
+    page = watched.open("/")
+    page.get_by_text("Other checks").click()
+    page.evaluate(
+        """() => {
+          window.fewest = 99;
+          const look = () => {
+            const every = [...document.querySelectorAll('section.tb-sheet')];
+            window.fewest = Math.min(window.fewest, every.filter(each => !each.closest('.tb-unseen')).length);
+            requestAnimationFrame(look);
+          };
+          look();
+        }"""
+    )
+    other = page.context.new_page()
+    other.goto(f"{watched.base}/settings")
+    for name, seen in (("Halt the desk", 1), ("Resume the desk", 0)):
+        other.get_by_role("button", name=name).click()
+        expect(page.get_by_text("The desk is halted")).to_have_count(seen, timeout=20_000)
+    assert page.evaluate("window.fewest") >= 5
+    assert page.locator("details[data-keep='Other checks']").evaluate_all("all => all.map(each => each.open)") == [True]
+
+
 def test_what_others_wrote_stays_text(watched: Watched) -> None:
     for path in ("/agents/btc-5m", "/recall?q=trend", "/decisions", "/documents?path=docs/hostile.md", "/agents"):
         page = watched.open(path)

@@ -52,6 +52,8 @@ from tapebook.surfaces.web.overview import POSITION_CELLS, account_state, decisi
 # As many bars as a wide screen can tell apart, and marks enough for them.
 _BARS_SHOWN, _MARKS_SHOWN = 240, 150
 _GRID_PART = 100
+# A chart that is drawn anew loses its zoom, and bars end every minute at most.
+_CHART_SECONDS = 20.0
 # Older versions are had by `tapebook agents show --version`.
 _VERSIONS_SHOWN = 12
 # Facts about an agent that are no part of its profile.
@@ -132,7 +134,7 @@ async def _agent(frame: PageFrame, name: str, symbol: str, minutes: int) -> None
         for each in sorted({*_BAR_CHOICES, length})
     ]
     frame.html(tag("div", picks("Symbol", symbols), picks("Bar", lengths), cls="tb-controls"))
-    await frame.live(lambda: _chart(frame, name, shown, length))
+    await frame.live(lambda: _chart(frame, name, shown, length), every=_CHART_SECONDS)
     await frame.live(lambda: _holdings(frame, profile), streams=lambda stream: stream != "tape")
     _trades_grid(name, rows=profile["closed_trades"])
     await draw_or_say(lambda: _weights(frame, name, shown))

@@ -60,24 +60,38 @@ class PageFrame:
         """Puts markup on the page, one piece below the other."""
         return ui.html(tag("div", *pieces, cls="tb-stack"), sanitize=False)
 
-    async def live(self, draw: Drawing, *, streams: Callable[[str], bool] = lambda stream: True) -> None:
-        """Draws a part now, and again whenever one of its streams has moved."""
-        part = ui.element("div").classes("tb-stack")
+    async def live(
+        self,
+        draw: Drawing,
+        *,
+        streams: Callable[[str], bool] = lambda stream: True,
+        every: float = _REDRAW_SECONDS,
+    ) -> None:
+        """Draws a part now, and again whenever one of its streams has moved, at most every so many seconds."""
+        outer = ui.element("div")
         heads = await self.read(self.book.heads, tape=True)
+        with outer:
+            shown = ui.element("div").classes("tb-stack")
+        with shown:
+            await draw_or_say(draw)
 
         async def redraw() -> None:
-            nonlocal heads
+            nonlocal heads, shown
             changed = await self.read(self.book.changes, heads)
             heads = changed.heads
             # Only what concerns this part: a chart that is drawn anew loses its zoom.
-            if any(streams(each.stream) for each in changed.moved):
-                part.clear()
-                with part:
-                    await draw_or_say(draw)
+            if not any(streams(each.stream) for each in changed.moved):
+                return
+            # Drawn out of sight and then exchanged: reads take a moment, in which a page would jump.
+            with outer:
+                fresh = ui.element("div").classes("tb-stack tb-unseen")
+            with fresh:
+                await draw_or_say(draw)
+            fresh.classes(remove="tb-unseen")
+            shown.delete()
+            shown = fresh
 
-        with part:
-            await draw_or_say(draw)
-        ui.timer(_REDRAW_SECONDS, redraw)
+        ui.timer(every, redraw)
 
 
 async def draw_or_say(draw: Drawing) -> None:

@@ -75,7 +75,8 @@ async def _market(frame: PageFrame, wanted: str, minutes: int, category: str) ->
             for each in _BAR_CHOICES
         ]
         frame.html(tag("div", picks("Symbol", choices), picks("Bar", lengths), cls="tb-controls"))
-        await frame.live(lambda: _symbol(frame, symbol, length), streams=lambda stream: stream == "tape")
+        # Less often than the market moves: whoever zooms into the chart wants it to stay.
+        await frame.live(lambda: _symbol(frame, symbol, length), streams=lambda stream: stream == "tape", every=10.0)
     await _registry(frame, category)
 
 

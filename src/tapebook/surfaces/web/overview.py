@@ -42,6 +42,8 @@ from tapebook.surfaces.web.markup import (
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365, "all": 0}
 """The periods of the selector, in days; zero is all there is."""
 
+# A market moves all the time, and whoever reads a number wants it to stand still for a moment.
+_REDRAW_SECONDS = 5.0
 # A line for each of so many agents; a table of more is for numbers.
 _SPARKLINES = 12
 _SPARK_POINTS = 40
@@ -75,7 +77,7 @@ def register(book: Tapebook) -> None:
         with page_frame(
             book, "/", title="Overview", lead="All agents of this home", aside=picks("Period", choices)
         ) as frame:
-            await frame.live(lambda: _draw(frame, chosen))
+            await frame.live(lambda: _draw(frame, chosen), every=_REDRAW_SECONDS)
 
 
 async def _draw(frame: PageFrame, period: str) -> None:
@@ -177,7 +179,8 @@ def _health(status: Mapping[str, Any]) -> Markup:
 
 def _check_group(title: str, summary: str, lines: Sequence[Markup], *, is_ok: bool) -> Markup:
     head = tag("summary", _dot(is_ok), tag("b", title), tag("span", summary, cls="tb-note"), cls="tb-check")
-    return tag("details", head, tag("div", lines, cls="tb-checks"), open=not is_ok)
+    # What somebody opened stays open when the part is drawn anew.
+    return tag("details", head, tag("div", lines, cls="tb-checks", tabindex="0"), open=not is_ok, data_keep=title)
 
 
 def _check_line(check: Mapping[str, Any], *, name: str | None = None) -> Markup:

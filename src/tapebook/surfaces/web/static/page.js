@@ -47,6 +47,17 @@
     openByKey: (event) => { if (event.event.key === "Enter") open(event.data); },
   };
 
+  // What somebody opened or closed stays so when its part is drawn anew.
+  const opened = new Map();
+  document.addEventListener("toggle", (event) => {
+    const name = event.target.dataset && event.target.dataset.keep;
+    if (name && event.target.isConnected) opened.set(name, event.target.open);
+  }, true);
+  new MutationObserver(() => {
+    for (const part of document.querySelectorAll(".tb-unseen details[data-keep]"))
+      if (opened.has(part.dataset.keep)) part.open = opened.get(part.dataset.keep);
+  }).observe(document.documentElement, { childList: true, subtree: true });
+
   let waiting = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
