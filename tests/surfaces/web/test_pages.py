@@ -106,6 +106,14 @@ def test_a_replay_shows_that_the_bytes_are_equal_and_the_slider_another_moment(w
     page.wait_for_selector("text=what it would have seen then")
 
 
+def test_a_file_of_the_workspace_is_opened(watched: Watched) -> None:
+    page = watched.open("/recall")
+    page.get_by_role("table", name="Files").get_by_role("link", name="docs/trend.md").click()
+    page.wait_for_url(re.compile("/documents"))
+    watched.drawn()
+    expect(page.locator("#line-3")).to_contain_text("Leave when the averages cross back.")
+
+
 def test_a_proposal_is_approved(watched: Watched) -> None:
     page = watched.open("/recall")
     page.get_by_role("button", name="Approve").click()

@@ -9,7 +9,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
 from tapebook.surfaces.web.decisions import document_link
-from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page, page_frame, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -34,6 +34,12 @@ from tapebook.surfaces.web.markup import (
 _WRITES = [
     *(Cells("at", "tb-fit"), Cells("kind", "tb-fit"), Cells("agent", "tb-fit"), Cells("written by", "tb-fit")),
     *(Cells("decision", "tb-fit"), Cells("place", "long")),
+]
+_FILES = [
+    Cells("document", "long"),
+    Cells("kind", "tb-fit"),
+    Cells("visible to", "tb-fit"),
+    Cells("known since", "tb-fit"),
 ]
 _KINDS = [Cells("kind", "tb-fit"), Cells("documents", "num"), Cells("")]
 # A document may be a megabyte; a browser should not be asked to draw all of it.
@@ -121,7 +127,7 @@ def _results(found: Any) -> Markup:
     blocks = []
     for citation, parts in zip(found.citations, found.explained, strict=True):
         seen = citation.to_dict()
-        made = " + ".join(f"{name} {value:.2f}" for name, value in parts.items())
+        made = ", ".join(f"{name} {value:.2f}" for name, value in parts.items())
         blocks.append(
             tag(
                 "div",
@@ -130,7 +136,7 @@ def _results(found: Any) -> Markup:
                     badge(f"{citation.score:.2f}"),
                     " ",
                     document_link(seen),
-                    tag("span", f" score of {made}", cls="tb-note"),
+                    tag("span", f" {made}", cls="tb-note"),
                 ),
                 text_block(citation.snippet),
                 cls="tb-more",
@@ -156,6 +162,7 @@ async def _workspace(frame: PageFrame) -> None:
                 ("Open proposals", number(len(status.open_proposals)), "to approve or reject"),
             ]
         ),
+        _files(status),
         _folders(status),
     )
     writes = await frame.read(frame.book.recall.writes, most=20)
@@ -180,6 +187,24 @@ async def _workspace(frame: PageFrame) -> None:
     frame.html(sheet("Writes", body, flush=bool(rows)))
 
 
+def _files(status: Any) -> Markup:
+    """The documents that are files, each to be opened."""
+    rows: list[list[Child]] = [
+        [
+            tag("a", each.path, href=f"/documents?{query_of(path=each.path, sha256=each.content_sha256)}"),
+            each.kind,
+            each.scope or "all agents",
+            moment(each.known_at),
+        ]
+        for each in status.files
+    ]
+    if not rows:
+        advice = "Write files to the workspace, or add a folder:"
+        return sheet("Files", empty("No file yet", advice, "tapebook recall add DIR", "tapebook recall sync"))
+    listed = tag("div", table(_FILES, rows, label="Files"), cls="tb-limited", tabindex="0")
+    return sheet("Files", listed, note="changed last first", flush=True)
+
+
 def _folders(status: Any) -> Markup:
     most = max(status.kinds.values(), default=1)
     kinds = [[name, number(count), bar(count, most)] for name, count in status.kinds.items()]
@@ -191,19 +216,9 @@ def _folders(status: Any) -> Markup:
         **({"refused": tag("ul", refused)} if refused else {}),
         **({"problem": status.problem} if status.problem else {}),
     }
-    listed = (
-        sheet("Documents by kind", table(_KINDS, kinds, label="Documents by kind"), flush=True)
-        if kinds
-        else sheet(
-            "Documents by kind",
-            empty(
-                "No document yet",
-                "Write files to the workspace, or add a folder:",
-                "tapebook recall add DIR",
-                "tapebook recall sync",
-            ),
-        )
-    )
+    none = empty("No document yet", "Decisions, trades and notes become documents as well.", "tapebook recall sync")
+    body = table(_KINDS, kinds, label="Documents by kind") if kinds else none
+    listed = sheet("Documents by kind", body, flush=bool(kinds))
     return tag("div", sheet("Workspace", key_values(facts)), listed, cls="tb-columns")
 
 

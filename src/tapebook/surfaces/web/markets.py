@@ -267,9 +267,7 @@ async def _registry(frame: PageFrame, category: str) -> None:
         if rows
         else empty("No market is known yet", "Follow a source:", "tapebook ingest")
     )
-    frame.html(
-        sheet("Registry", tag("div", body, style="max-height:480px;overflow:auto", tabindex="0"), note=more, flush=True)
-    )
+    frame.html(sheet("Registry", tag("div", body, cls="tb-limited", tabindex="0"), note=more, flush=True))
 
 
 def _asset_row(asset: Mapping[str, Any]) -> list[Child]:
