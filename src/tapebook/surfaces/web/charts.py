@@ -182,7 +182,7 @@ def calibration_options(points: Sequence[Mapping[str, Any]]) -> Options:
     ]
     return _base(
         tooltip={"trigger": "item", "confine": True, "renderMode": "richText"},
-        legend={"top": 0, "left": 0, "textStyle": _TEXT, "data": ["won", "believed", "as sure as right"]},
+        legend={"top": 0, "left": 0, "textStyle": _TEXT, "data": ["won", "believed", "perfect calibration"]},
         grid={"left": 44, "right": 16, "top": 34, "bottom": 36},
         xAxis=_axis(
             type="value", min=0, max=1, name="confidence", nameLocation="middle", nameGap=24, nameTextStyle=_TEXT
@@ -191,9 +191,9 @@ def calibration_options(points: Sequence[Mapping[str, Any]]) -> Options:
         series=[
             {
                 "type": "line",
-                "name": "as sure as right",
+                "name": "perfect calibration",
                 "data": [[0, 0], [1, 1]],
-                "showSymbol": False,
+                "symbol": "none",
                 "lineStyle": {"type": "dashed", "color": QUIET, "width": 1},
                 "itemStyle": {"color": QUIET},
             },
@@ -283,6 +283,7 @@ def neighbour_options(found: Mapping[str, Any]) -> Options:
             "type": "line",
             "name": name,
             "data": values,
+            "symbol": "circle",
             "itemStyle": {"color": UP},
             "lineStyle": style,
             "connectNulls": True,

@@ -233,11 +233,16 @@ def _inside(frame: PageFrame, agent: str, period: ShownPeriod, inside: Sequence[
                 signed_usd(each.result_usd),
                 number(each.values.get("trade_count")),
                 share(each.won_share, 0),
-                tag("span", tag("i", style=f"width:{abs(each.result_usd or 0.0) / widest:.1%}"), cls="tb-bar"),
+                _result_bar(each.result_usd or 0.0, widest),
             ]
             for each in inside
         ]
         frame.html(tag("div", table(_CHILDREN, rows, label="Periods inside"), cls="tb-scroll", tabindex="0"))
+
+
+def _result_bar(value: float, widest: float) -> Markup:
+    line = tag("i", cls="down" if value < 0 else None, style=f"width:{abs(value) / widest:.1%}")
+    return tag("span", line, cls="tb-bar")
 
 
 async def _day_trades(frame: PageFrame, agent: str, day: str) -> None:
