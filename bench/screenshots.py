@@ -26,8 +26,8 @@ from tapebook.surfaces.web.frame import NAVIGATION
 FOLDER = Path(__file__).parent.parent / "docs" / "screenshots"
 SIZES = {"": (1280, 860), "-phone": (390, 844)}
 DEMO_SECONDS = 40.0
-# What a page needs to draw its charts after its first panel is there.
-SETTLE_MS = 900
+# What a page needs to draw its charts after its last panel is there.
+SETTLE_MS = 1_500
 _COLOURS = 256
 _RUNBOOK = """# Runbook: trend on bars of five minutes
 
@@ -110,7 +110,10 @@ def _shoot(base: str, paths: dict[str, str], theme: str, device: str) -> list[Fi
 def _take_picture(page: Page, address: str, place: Path) -> None:
     page.goto(address)
     page.wait_for_selector(".tb-main .tb-sheet")
-    page.wait_for_timeout(SETTLE_MS)
+    # Parts come one after another: the picture is taken when no more of them come.
+    before = -1
+    while before != (before := page.locator(".tb-sheet").count()):
+        page.wait_for_timeout(SETTLE_MS)
     place.write_bytes(with_palette(page.screenshot(type="png")))
 
 

@@ -4,9 +4,9 @@ A page is a coroutine that reads the façade in a thread and draws. `PageFrame.l
 streams it shows have moved; a page that nobody looks at asks for nothing.
 """
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlencode
 
@@ -52,9 +52,11 @@ class PageFrame:
 
     async def read(self, call: Callable[Given, Found], *args: Given.args, **named: Given.kwargs) -> Found:
         """A read of the façade, in a thread: pages of others go on meanwhile."""
-        found = await run.io_bound(partial(call, *args, **named))
-        # NiceGUI gives None instead of a result while the server stops.
-        return found  # type: ignore[return-value]
+        found = await run.io_bound(lambda: (call(*args, **named),))
+        # NiceGUI gives None instead of a result while the server stops, or when it gave the page up.
+        if found is None:
+            raise CancelledError
+        return found[0]
 
     def html(self, *pieces: Child) -> ui.html:
         """Puts markup on the page, one piece below the other."""
