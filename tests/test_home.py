@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.errors import HomeError, StoreFailed
-from tapebook.home import exclusive_lock, is_home, make_home, require_home, write_once
+from tapebook.home import exclusive_lock, is_home, lock_holders, make_home, require_home, role_lock, write_once
 from tapebook.settings.config import FILE, TEMPLATE, load_config
 
 ROOT = Path(__file__).parents[1]
@@ -139,6 +139,13 @@ def test_two_homes_have_two_locks(home: Path, tmp_path: Path) -> None:
     make_home(tmp_path / "other")
     with exclusive_lock(home), exclusive_lock(tmp_path / "other"):
         assert [(place / ".book.lock").exists() for place in (home, tmp_path / "other")] == [True, True]
+
+
+def test_who_holds_a_lock_is_seen_without_trying_it(home: Path) -> None:
+    assert lock_holders(home) == {}
+    with role_lock(home, "librarian"):
+        assert lock_holders(home) == {"librarian": os.getpid()}
+    assert lock_holders(home) == {}
 
 
 def test_tape_and_book_have_two_locks(home: Path) -> None:

@@ -84,6 +84,10 @@ def test_status_has_all_of_it(tb: app.Tapebook) -> None:
     assert found["equity_usd"] == pytest.approx(1499.0)
     assert [each["agent"] for each in found["accounts"]] == ["one", "two"]
     assert found["healthy"] == (not found["incidents"])
+    assert len(found["health"]) == found["checks"]
+    assert [each["name"] for each in found["health"] if not each["ok"]] == [each["name"] for each in found["incidents"]]
+    (processes,) = [each["detail"] for each in found["health"] if each["name"] == "processes"]
+    assert processes == "none: nothing is decided until `tapebook up`"
     assert (found["orders"], found["halted"], found["model_usd_today"]) == ([], None, 0.0)
     tb.halt(reason="a pause")
     assert tb.status()["halted"] == "a pause"

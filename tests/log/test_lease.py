@@ -54,6 +54,15 @@ def test_free_stream_is_taken_once(database: Database) -> None:
     assert (ann.lease_of(OTHER), bo.lease_of(STREAM)) == (None, None)
 
 
+def test_holders_are_those_of_an_owner(database: Database) -> None:
+    open_journal(database)
+    ann, bo = leases(database, "ann's"), leases(database, "bo's")
+    take(ann, STREAM)
+    assert bo.holders(STREAM.owner) == ["ann's"] and bo.holders("somebody else") == []
+    ann.release_all()
+    assert bo.holders(STREAM.owner) == []
+
+
 def test_released_stream_goes_on_with_the_next_epoch(database: Database) -> None:
     open_journal(database)
     ann, bo = leases(database, "ann's"), leases(database, "bo's")

@@ -93,14 +93,21 @@ class IncidentView(TypedDict):
     detail: str
 
 
+class CheckView(IncidentView):
+    """A check of the home, and whether it is well."""
+
+    ok: bool
+
+
 class StatusView(HomePortfolioView):
-    """How a home goes: its accounts, working orders, the costs of models today, health and incidents."""
+    """How a home goes: its accounts, working orders, the costs of models today, every check, and those that fail."""
 
     orders: list[OrderView]
     model_usd_today: float
     halted: str | None
     healthy: bool
     checks: int
+    health: list[CheckView]
     incidents: list[IncidentView]
 
 
@@ -164,6 +171,7 @@ class Portfolios(HomePart):
                 "halted": rooms.book.halts().get(""),
                 "healthy": not failed,
                 "checks": len(checks),
+                "health": [{"name": check.name, "detail": check.detail, "ok": check.ok} for check in checks],
                 "incidents": failed,
             }
 

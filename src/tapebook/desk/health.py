@@ -15,7 +15,7 @@ from tapebook.domain.instants import DAY, MINUTE, SECOND, iso_text
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
-from tapebook.home import places_open_to_others
+from tapebook.home import lock_holders, places_open_to_others
 from tapebook.log.store import is_clock_set_back
 from tapebook.tape.source import SourceChannel, channels_of
 from tapebook.tape.view import Channel, RecordedProblem
@@ -29,6 +29,9 @@ _MAX_WAL_BYTES = 512 * 2**20
 
 # What channels are said to come from that no source brings.
 _DERIVED = "derived here"
+
+# Locks of a home by the role whose process holds them; several workers have leases instead.
+_LOCKED_ROLES = {name: name for name in ("scheduler", "executor", "librarian", "backup")} | {"tape": "ingest"}
 
 # Problems that are named; how many more there are is said.
 _SHOWN = 20
@@ -66,6 +69,7 @@ def health_checks(rooms: Rooms, *, archive: bool = True) -> list[Check]:
         _cash(rooms),
         _orders(rooms),
         *_accounts(rooms),
+        _processes(rooms),
         _clock(rooms),
         *_channels(rooms),
         _gaps(rooms),
@@ -123,6 +127,16 @@ def _accounts(rooms: Rooms) -> list[Check]:
             texts = [str(error)]
         found += [Check("accounts", False, f"{name}: {text}") for text in texts]
     return found
+
+
+def _processes(rooms: Rooms) -> Check:
+    """Which processes are at work: those that hold a lock of the home here, and those that hold an agent's lease."""
+    held = lock_holders(rooms.home)
+    roles = [f"{_LOCKED_ROLES[name]} {process}" for name, process in held.items() if name in _LOCKED_ROLES]
+    leased = Counter(rooms.leases.holders(rooms.config.owner))
+    workers = [f"worker {name} with {plural(count, 'agent')}" for name, count in sorted(leased.items())]
+    detail = ", ".join(roles + workers)
+    return Check("processes", True, detail or "none: nothing is decided until `tapebook up`")
 
 
 def _clock(rooms: Rooms) -> Check:

@@ -121,6 +121,7 @@ def _version_body(rooms: Rooms, version: DocumentVersion) -> bytes:
 
 
 MAX_RESULTS = 100
+_MOST_FILES = 200
 _NO_LIMIT = 2**31 - 1
 _NO_DOCUMENTS = "there are no documents yet: write some to the workspace and run `tapebook recall sync`"
 _NO_DOCUMENTS_THEN = "there were no documents by then"
@@ -170,8 +171,21 @@ class DocumentText(msgspec.Struct, frozen=True):
     known_at: str
 
 
+class WorkspaceFile(msgspec.Struct, frozen=True):
+    """A document that is a file; `scope` is the agent whose it is, and empty where it is for all agents."""
+
+    path: str
+    kind: str
+    scope: str
+    content_sha256: str
+    known_at: str
+
+
 class RecallStatus(msgspec.Struct, frozen=True):
-    """The state of documents and index; `head` is how far the index is, `documents_head` how far it could be."""
+    """The state of documents and index; `head` is how far the index is, `documents_head` how far it could be.
+
+    `files` are the documents that are files, those that changed last first, and no more than people would look through.
+    """
 
     slot: str
     embedder: str
@@ -180,6 +194,7 @@ class RecallStatus(msgspec.Struct, frozen=True):
     synced_at: str | None
     documents: int
     kinds: dict[str, int]
+    files: list[WorkspaceFile]
     chunks: int
     index_bytes: int
     head: int
@@ -264,6 +279,7 @@ def documents_status(rooms: Rooms) -> RecallStatus:
         synced_at=iso_text(last.synced_at) if last.synced_at else None,
         documents=sum(kinds.values()),
         kinds=kinds,
+        files=_newest_files(rooms),
         chunks=counts.chunks if counts else 0,
         index_bytes=counts.bytes if counts else 0,
         head=index.head() if index else 0,
@@ -273,6 +289,15 @@ def documents_status(rooms: Rooms) -> RecallStatus:
         refused=last.refused,
         problem=last.problem,
     )
+
+
+def _newest_files(rooms: Rooms) -> list[WorkspaceFile]:
+    found = [each for each in rooms.documents.files().values() if each.sha256]
+    found.sort(key=lambda each: (-each.seq, each.path))
+    return [
+        WorkspaceFile(each.path, each.kind, each.scope, each.sha256, iso_text(each.known_at))
+        for each in found[:_MOST_FILES]
+    ]
 
 
 def _visible_scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:

@@ -87,6 +87,11 @@ class Leases:
             self._seen[stream] = old if (old.epoch, old.beat) == (epoch, beat) else seen
         return len(self._seen)
 
+    def holders(self, owner: str) -> list[str]:
+        """Who holds the streams of an owner, once for each; a process that was killed stays until it is replaced."""
+        rows = self._db.all(_QUERIES.held_by_others, holder="")
+        return [holder for stream_owner, _, holder, _, _ in rows if stream_owner == owner]
+
     def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
         """Takes streams that nobody holds, or whose holder counts as dead by what `watch_others` saw."""
         wanted = [stream for stream in streams if stream not in self._in_hand]

@@ -1,5 +1,6 @@
 """The stream of changes and the metrics, over a real server: nothing is missed, a revoked token ends its stream."""
 
+import json
 import re
 import shutil
 import threading
@@ -109,6 +110,23 @@ def test_a_revoked_token_ends_its_stream(server: RunningServer, monkeypatch: pyt
             next(lines)
             store.revoke("short")
             assert "change" not in "".join(lines)
+
+
+def test_the_dashboard_of_grafana_shows_every_metric_and_no_other(server: RunningServer) -> None:
+    board = json.loads((Path(__file__).parents[3] / "docs" / "grafana.json").read_text("utf-8"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    exported = set(re.findall(r"^# TYPE (tapebook_\w+)", server.client.get("/metrics").text, re.MULTILINE))
+    named = {name for text in asked for name in re.findall(r"tapebook_\w+", text)}
+    assert named == exported
+    # Labels that are named exist on that metric.
+    text = server.client.get("/metrics").text
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            labels = re.findall(r"{{(\w+)}}", target["legendFormat"]) + re.findall(r"{(\w+)=~", target["expr"])
+            (name,) = re.findall(r"tapebook_\w+", target["expr"])
+            assert all(re.search(rf"^{name}{{.*\b{label}=", text, re.MULTILINE) for label in labels), panel["title"]
+    places = [panel["gridPos"] for panel in board["panels"]]
+    assert len({(each["x"], each["y"]) for each in places}) == len(places)
 
 
 def test_metrics_are_those_of_the_home(server: RunningServer) -> None:

@@ -31,6 +31,10 @@ def page(found: Any) -> dict[str, Any]:
 
 
 # Each route with what it should give; `{run}` is the newest decision.
+OF_BACKTESTS = (
+    *("/backtests/{name}", "/backtests/{name}/compare/{other}", "/backtests/{name}/equity"),
+    *("/backtests/{name}/trades", "/backtests/{name}/runs/{run_id}"),
+)
 READS: dict[str, Read] = {
     "/agents": lambda tb: tb.agents(),
     f"/agents?as_of={THEN}": lambda tb: tb.agents(as_of=THEN),
@@ -110,7 +114,7 @@ def test_every_read_without_a_name_of_its_own_is_tried_here(document: dict[str, 
     reads = {path for path, operations in document["paths"].items() if "get" in operations and path != "/metrics"}
     # Of proposals, documents, bots and backtests this home has none; they are read in tests of their own.
     left = {"/me", "/recall/proposals/{proposal_id}", "/recall/document", "/agents/{agent}/decision"}
-    left |= {"/events", "/changes", "/backtests/{name}", "/backtests/{name}/compare/{other}"}
+    left |= {"/events", "/changes", *OF_BACKTESTS}
     assert reads - tried == {f"{API}{path}" for path in left}
 
 
@@ -119,7 +123,7 @@ def test_as_of_is_on_every_read_of_what_changes(document: dict[str, Any]) -> Non
         *("/me", "/status", "/health", "/activity", "/settings", "/agents/{agent}/shadow"),
         *("/agents/{agent}/decision", "/events", "/changes", "/metrics"),
         *("/runs/{run_id}", "/runs/{run_id}/replay", "/runs/{run_id}/compare/{other}"),
-        *("/backtests", "/backtests/{name}", "/backtests/{name}/compare/{other}"),
+        *("/backtests", *OF_BACKTESTS),
         "/recall/status",
     }
     for path, operations in document["paths"].items():

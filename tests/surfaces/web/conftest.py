@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
@@ -15,7 +16,12 @@ from tapebook.api import app
 from tapebook.desk.demo import prepare_demo_home
 from tapebook.surfaces.web.server import create_page_app
 from tests.sources.polymarket.hostile_market import add_hostile_market
+from tests.surfaces.web.panels import PANELS, page_name
 
+# Long enough for a trade that has ended.
+DEMO_SECONDS = 4.0
+# An hour and a half of the demo's tape.
+BACKTEST_START = "2026-01-05T00:00:00Z"
 HOSTILE = '<img src="http://elsewhere.invalid/x.png" onerror="document.title=1"><script>document.title=2</script>'
 
 
@@ -28,9 +34,12 @@ def aged_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare_demo_home(folder, seed=7)
     with app.open(folder) as book:
         book.recall.add(docs)
-    app.demo(folder, seconds=2.5, paced=False)
+        book.add_agent("mix-5m", {"watch": "BTC", "engine": "ensemble", "strategy": "Several rules."})
+    app.demo(folder, seconds=DEMO_SECONDS, paced=False)
     add_hostile_market(folder)
     with app.open(folder) as book:
+        for memory in ("on", "none"):
+            book.backtest("btc-5m", start=BACKTEST_START, memory=memory, chunks="none")
         book.recall.append("journal", "btc-5m", f"A note of somebody: {HOSTILE}")
         book.recall.propose("btc-5m", f"Follow the trend. {HOSTILE}\n")
         book.edit_agent("btc-5m", {"strategy": f"Follow the trend {HOSTILE}"}, reason=HOSTILE)
@@ -76,7 +85,16 @@ class Watched:
     def open(self, path: str) -> Page:
         """Opens a page and waits until it is drawn."""
         self.page.goto(f"{self.base}{path}")
+        return self.drawn()
+
+    def drawn(self) -> Page:
+        """The page that is open, when it is drawn; each of its panels has to stand in docs/page.md."""
         self.page.wait_for_selector(".tb-main .tb-sheet")
+        name = page_name(urlsplit(self.page.url).path)
+        titles = self.page.locator("section.tb-sheet").evaluate_all("found => found.map(each => each.ariaLabel)")
+        known = [pattern for row in PANELS if row.page == name for pattern in row.patterns]
+        unknown = [title for title in titles if not any(each.fullmatch(title) for each in known)]
+        self.problems += [f"no row of docs/page.md has the panel {title!r} of {name}" for title in unknown]
         return self.page
 
     def _note_request(self, url: str) -> None:

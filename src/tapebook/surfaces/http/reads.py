@@ -436,5 +436,28 @@ def compare_backtests(caller: Reader, name: Name, other: Name) -> dict[str, Any]
     return caller.book.backtests.compare(name, other).to_dict()
 
 
+@_home.get("/backtests/{name}/equity")
+def show_backtest_equity(caller: Reader, name: Name) -> EquityView:
+    """Equity of a backtest over its time."""
+    with caller.book.backtests.open(name) as made:
+        return made.equity()
+
+
+@_home.get("/backtests/{name}/trades")
+def list_backtest_trades(caller: Reader, name: Name, most: Most = 50, before: Before = None) -> TradePage:
+    """The round trips of a backtest: open ones, then closed ones, newest exit first."""
+    with caller.book.backtests.open(name) as made:
+        # A backtest has one agent.
+        page = made.trades(made.agents()[0]["name"], most=most, before=before)
+        return {"rows": page, "next": page.next}
+
+
+@_home.get("/backtests/{name}/runs/{run_id}")
+def show_backtest_run(caller: Reader, name: Name, run_id: RunId) -> ExplainedRunView:
+    """One decision of a backtest, explained as those of the home are."""
+    with caller.book.backtests.open(name) as made:
+        return made.run(run_id)
+
+
 READ_ROUTERS = (_agent, _memory, _decision, _trading, _market, _home)
 """All routes that read."""

@@ -13,15 +13,27 @@ from tapebook.errors import TapebookError
 from tapebook.surfaces.web.charts import candle_options, lines_options
 from tapebook.surfaces.web.decisions import parts_table
 from tapebook.surfaces.web.documents import diff_block
-from tapebook.surfaces.web.frame import PageFrame, action_button, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import (
+    PageFrame,
+    action_button,
+    chart,
+    draw_or_say,
+    page,
+    page_frame,
+    query_of,
+    sheet_of,
+)
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
     Markup,
     alert,
+    bar,
     empty,
     figures,
     key_values,
+    label,
+    length_text,
     link,
     number,
     page_path,
@@ -35,49 +47,35 @@ from tapebook.surfaces.web.markup import (
     text_block,
     usd,
 )
-from tapebook.surfaces.web.overview import account_state, decisions_table, period_start, positions_row
+from tapebook.surfaces.web.overview import POSITION_CELLS, account_state, decisions_table, period_start, positions_row
 
 # As many bars as a wide screen can tell apart, and marks enough for them.
 _BARS_SHOWN, _MARKS_SHOWN = 240, 150
 _GRID_PART = 100
+# A chart that is drawn anew loses its zoom, and bars end every minute at most.
+_CHART_SECONDS = 20.0
 # Older versions are had by `tapebook agents show --version`.
 _VERSIONS_SHOWN = 12
 # Facts about an agent that are no part of its profile.
 _NO_SETTINGS = ("name", "version", "removed", "deployment", "closed_trades", "net_pnl_usd", "dry_orders")
 _BAR_CHOICES = (1, 5, 15, 60, 240)
-_POSITION_CELLS = [
-    *(
-        Cells("agent", "tb-fit"),
-        Cells("symbol", "tb-fit"),
-        Cells("side"),
-        Cells("size", "num"),
-        Cells("entry", "num"),
-        Cells("mark", "num"),
-    ),
-    *(Cells("value USD", "num"), Cells("open result", "num"), Cells("since", "tb-fit"), Cells("why")),
-]
 _AGENTS = [
-    *(
-        Cells("agent", "tb-fit"),
-        Cells("engine"),
-        Cells("watches"),
-        Cells("mode"),
-        Cells("every", "num"),
-        Cells("equity USD", "num"),
-    ),
-    *(Cells("net USD", "num"), Cells("trades", "num"), Cells("version", "num"), Cells("state")),
+    *(Cells("agent", "tb-fit"), Cells("engine", "tb-fit"), Cells("watches"), Cells("mode", "tb-fit")),
+    *(Cells("decides every", "num"), Cells("equity USD", "num"), Cells("net USD", "num"), Cells("trades", "num")),
+    *(Cells("version", "num"), Cells("state", "tb-fit")),
 ]
+_RISK = [Cells("limit"), Cells("used", "num"), Cells("of", "num"), Cells("")]
 
 
 def register(book: Tapebook) -> None:
     """Adds the pages, and the rows of the grid of trades."""
 
-    @ui.page("/agents")
+    @page("/agents")
     async def agents() -> None:
-        with page_frame(book, "/agents", title="Agents", lead="Who trades here, and how") as frame:
+        with page_frame(book, "/agents", title="Agents", lead="Everyone who trades in this home") as frame:
             await frame.live(lambda: _list(frame), streams=lambda stream: stream != "tape")
 
-    @ui.page("/agents/{name}")
+    @page("/agents/{name}")
     async def agent(name: str, symbol: str = "", minutes: int = 0, period: str = "week") -> None:
         with page_frame(book, f"/agents/{name}", title=name, lead="Agent") as frame:
             await draw_or_say(lambda: _agent(frame, name, symbol, minutes))
@@ -132,14 +130,14 @@ async def _agent(frame: PageFrame, name: str, symbol: str, minutes: int) -> None
         (each, f"{here}?{query_of(symbol=each, minutes=minutes or None)}", each == shown) for each in profile["watch"]
     ]
     lengths = [
-        (f"{each} min", f"{here}?{query_of(symbol=shown, minutes=each)}", each == length)
+        (length_text(each), f"{here}?{query_of(symbol=shown, minutes=each)}", each == length)
         for each in sorted({*_BAR_CHOICES, length})
     ]
     frame.html(tag("div", picks("Symbol", symbols), picks("Bar", lengths), cls="tb-controls"))
-    await frame.live(lambda: _chart(frame, name, shown, length))
-    await frame.live(lambda: _holdings(frame, name))
-    _trades_grid(name)
-    await draw_or_say(lambda: _weights(frame, name))
+    await frame.live(lambda: _chart(frame, name, shown, length), every=_CHART_SECONDS)
+    await frame.live(lambda: _holdings(frame, profile), streams=lambda stream: stream != "tape")
+    _trades_grid(name, rows=profile["closed_trades"])
+    await draw_or_say(lambda: _weights(frame, name, shown))
     await draw_or_say(lambda: _prompt(frame, profile, shown))
     await draw_or_say(lambda: _versions(frame, profile))
 
@@ -156,29 +154,27 @@ async def _numbers(frame: PageFrame, name: str) -> None:
         figures(
             [
                 ("Equity", usd(account["equity_usd"]), account_state(account)),
-                ("Today", signed_usd(account["day_usd"]), f"{usd(account['realised_today_usd'])} realised"),
-                ("This week", signed_usd(equity["change_usd"]), f"deepest fall {share(equity['drawdown_share'], 2)}"),
+                ("Today", signed_usd(account["day_usd"]), f"{usd(account['realised_today_usd'])} USD realised"),
+                ("Past week", signed_usd(equity["change_usd"]), f"drawdown {share(equity['drawdown_share'], 2)}"),
                 ("Closed trades", number(account["closed_trades"]), f"{share(won, 0)} won"),
                 ("Net of all trades", signed_usd(account["net_pnl_usd"]), "USD"),
-                (
-                    "Losing streak",
-                    number(account["losing_streak"]),
-                    f"{plural(account['refused_last_hour'], 'refusal')} in the hour",
-                ),
+                ("Exposure", usd(account["exposure_usd"], 0), f"USD, {plural(len(account['positions']), 'position')}"),
             ]
         )
     )
 
 
 async def _chart(frame: PageFrame, name: str, symbol: str, minutes: int) -> None:
-    with sheet_of(f"{symbol}, bars of {minutes} minutes", "a mark opens its decision; scroll to zoom"):
+    with sheet_of(f"{symbol}, {length_text(minutes)} bars", "a mark opens its decision; scroll to zoom"):
         try:
             bars = await frame.read(frame.book.candles, symbol, minutes=minutes, most=_BARS_SHOWN)
         except TapebookError:
             # Nothing of this symbol is on the tape yet.
             bars = []
         if not bars:
-            frame.html(empty("No bars yet", "The market of this symbol is not on the tape.", "tapebook ingest"))
+            frame.html(
+                empty("No bars yet", f"Nothing of {symbol} is on the tape. Follow the market:", "tapebook ingest")
+            )
             return
         marks = await frame.read(_marks, frame.book, name, symbol, since=bars[0]["at"])
         chart(
@@ -247,28 +243,61 @@ def _mark(kind: str, at: str, price: float | None, *, words: str, run_id: str | 
     }
 
 
-async def _holdings(frame: PageFrame, name: str) -> None:
-    found = await frame.read(frame.book.portfolio, name)
-    rows = [positions_row(each) for account in found["accounts"] for each in account["positions"]]
+async def _holdings(frame: PageFrame, profile: Mapping[str, Any]) -> None:
+    """What is held, how much of each limit is used, and the newest decisions."""
+    name = profile["name"]
+    accounts = (await frame.read(frame.book.portfolio, name))["accounts"]
+    # Half a page is too narrow for all columns: whose it is is known, and its value says its size.
+    narrow = [place for place, cells in enumerate(POSITION_CELLS) if cells.heading not in ("Agent", "Size")]
+    every = [positions_row(each) for account in accounts for each in account["positions"]]
+    rows = [[row[place] for place in narrow] for row in every]
     held = (
-        table(_POSITION_CELLS, rows, label="Open positions")
+        table([POSITION_CELLS[place] for place in narrow], rows, label="Open positions")
         if rows
-        else empty("Nothing is held", "Open positions appear here.")
+        else empty("No open position", "Each appears here with the decision that opened it.")
     )
     runs = await frame.read(frame.book.runs, name, most=6)
+    more = link("all decisions", "decisions", query=query_of(agent=name))
+    left = sheet("Open positions", held, flush=bool(rows))
+    right = _risk(profile, accounts[0]) if accounts else None
     frame.html(
-        sheet("Open positions", held, flush=bool(rows)),
-        sheet(
-            "Newest decisions",
-            decisions_table(runs),
-            note=link("all", "decisions", query=query_of(agent=name)),
-            flush=True,
-        ),
+        tag("div", left, right, cls="tb-columns tb-wide") if right else left,
+        sheet("Newest decisions", decisions_table(runs), note=more, flush=True),
     )
 
 
-def _trades_grid(name: str) -> None:
+def _risk(profile: Mapping[str, Any], account: Mapping[str, Any]) -> Markup:
+    """How much of each limit of an agent is used now."""
+    largest = max((abs(each["value_usd"]) for each in account["positions"]), default=0.0)
+    leverage = max((each["leverage"] for each in account["positions"]), default=0)
+    lost = max(0.0, -account["day_usd"])
+    limits = [
+        ("Largest position, USD", largest, profile["max_position_usd"]),
+        ("All positions, USD", account["exposure_usd"], profile["max_account_usd"]),
+        ("Loss of the day, USD", lost, profile["max_daily_loss_usd"]),
+        ("Leverage", float(leverage), profile["max_leverage"]),
+    ]
+    rows: list[list[Child]] = [
+        [name, number(used), number(most) if most else "no limit", bar(used, most)] for name, used, most in limits
+    ]
+    cooldown = profile["cooldown_minutes"]
+    facts: dict[str, Child] = {
+        "trading": account_state(account),
+        "losing streak": plural(account["losing_streak"], "trade"),
+        "refused in the past hour": plural(account["refused_last_hour"], "action"),
+        "cooldown after a loss": f"{cooldown:g} min" if cooldown else "none",
+    }
+    return sheet("Risk", table(_RISK, rows, label="Limits and how much of them is used"), _padded(facts), flush=True)
+
+
+def _padded(facts: Mapping[str, Child]) -> Markup:
+    return tag("div", key_values(facts), cls="tb-body")
+
+
+def _trades_grid(name: str, *, rows: int) -> None:
     """Every trade of an agent; rows are fetched as they are scrolled to."""
+    # As high as its rows, with room for open trades, up to a screen of them.
+    height = min(460, 40 + 34 * (rows + 4))
     # A leading colon makes a value JavaScript; the functions are in page.js.
     number_cell = {
         "cellClass": "num",
@@ -277,23 +306,25 @@ def _trades_grid(name: str) -> None:
         "type": "rightAligned",
     }
     price_cell = number_cell | {":valueFormatter": "tapebookCells.price"}
+    result_cell = number_cell | {
+        ":valueFormatter": "tapebookCells.result",
+        ":cellClass": "tapebookCells.tone",
+    }
     columns = [
-        {"headerName": "entry", "field": "entry_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 150},
-        {"headerName": "exit", "field": "exit_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 150},
-        {"headerName": "symbol", "field": "symbol", "width": 90},
-        {"headerName": "side", "field": "side", "width": 80},
-        {"headerName": "in", "field": "entry_price", "width": 110, **price_cell},
-        {"headerName": "out", "field": "exit_price", "width": 110, **price_cell},
-        {"headerName": "size USD", "field": "entry_size_usd", "width": 110, **number_cell},
-        {"headerName": "fees", "field": "fees_usd", "width": 90, **number_cell},
-        {"headerName": "net USD", "field": "net_pnl_usd", "width": 110, **number_cell},
-        {"headerName": "regime", "field": "entry_regime_tag", "width": 140},
-        {"headerName": "why it ended", "field": "exit_reason", "flex": 1, "minWidth": 220},
+        {"headerName": "Entry", "field": "entry_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 144},
+        {"headerName": "Exit", "field": "exit_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 144},
+        {"headerName": "Symbol", "field": "symbol", "width": 84},
+        {"headerName": "Side", "field": "side", "width": 72},
+        {"headerName": "Entry price", "field": "entry_price", "width": 104, **price_cell},
+        {"headerName": "Exit price", "field": "exit_price", "width": 104, **price_cell},
+        {"headerName": "Size USD", "field": "entry_size_usd", "width": 100, **number_cell},
+        {"headerName": "Fees", "field": "fees_usd", "width": 76, **number_cell},
+        {"headerName": "Net USD", "field": "net_pnl_usd", "width": 100, **result_cell},
+        {"headerName": "Regime", "field": "entry_regime_tag", "width": 136},
+        {"headerName": "Exit reason", "field": "exit_reason", "flex": 1, "minWidth": 220},
     ]
     address = f"{page_path('page', 'trades', name)}?"
-    with sheet_of("Trades", "open ones first, then the newest; a row opens the decision that entered it").classes(
-        "tb-flush"
-    ):
+    with sheet_of("Trades", "open ones first; a row opens the decision that entered it").classes("tb-flush"):
         grid = ui.aggrid(
             {
                 "columnDefs": columns,
@@ -309,23 +340,29 @@ def _trades_grid(name: str) -> None:
             },
             auto_size_columns=False,
         ).classes("tb-grid")
+        grid.style(f"height: {height}px")
         grid.props["aria-label"] = f"Trades of {name}"
 
 
-async def _weights(frame: PageFrame, name: str) -> None:
-    """How much each member of an ensemble weighed in its newest decisions."""
+async def _weights(frame: PageFrame, name: str, symbol: str) -> None:
+    """How much each member of an ensemble weighed in its newest decisions on a symbol."""
     # Votes are kept with each run, so the line is what decisions went by, not what is believed now.
-    runs = [run for run in await frame.read(frame.book.runs, name, most=_MARKS_SHOWN) if run["votes"]][::-1]
+    newest = await frame.read(frame.book.runs, name, most=4 * _MARKS_SHOWN)
+    runs = [run for run in newest if run["votes"] and run["symbol"] == symbol][::-1]
     if not runs:
         return
     members = sorted({vote["engine"] for run in runs for vote in run["votes"]})
     lines = [[_weight_of(run, member) for run in runs] for member in members]
-    with sheet_of("Weights over time", "what the members earned by what each alone would have made"):
+    with sheet_of(
+        f"Weights over time, {symbol}", "share of all weight, %; a member earns it by what it alone would have made"
+    ):
         chart(lines_options(members, [run["as_of"] for run in runs], lines), "Weights of the members", size="tb-low")
 
 
 def _weight_of(run: Mapping[str, Any], member: str) -> float | None:
-    return next((vote["weight"] for vote in run["votes"] if vote["engine"] == member), None)
+    """A member's share of the weight of all, in percent: before anything is learned each counts in full."""
+    every = sum(vote["weight"] for vote in run["votes"]) or 1.0
+    return next((round(100 * vote["weight"] / every, 2) for vote in run["votes"] if vote["engine"] == member), None)
 
 
 async def _prompt(frame: PageFrame, profile: Mapping[str, Any], symbol: str) -> None:
@@ -338,22 +375,21 @@ async def _prompt(frame: PageFrame, profile: Mapping[str, Any], symbol: str) -> 
     ]
     with ui.element("div").classes("tb-columns"):
         with ui.element("div"):
-            warned = alert("It is getting full", preview.warnings) if preview.warnings else None
-            took = sheet(
-                "What a prompt takes now", parts_table(parts), note=plural(preview.tokens, "token"), flush=True
-            )
+            _editor(frame, profile)
+            warned = alert("The prompt is close to its budget", preview.warnings) if preview.warnings else None
+            took = sheet("Tokens by section", parts_table(parts), note=plural(preview.tokens, "token"), flush=True)
             frame.html(warned, took)
         with ui.element("div"):
-            _editor(frame, profile)
-            frame.html(sheet(f"The prompt now, on {symbol}", text_block(f"{packet.system}\n\n{packet.text}")))
+            text = text_block(f"{packet.system}\n\n{packet.text}", tall=True)
+            frame.html(sheet(f"Prompt preview, {symbol}", text, note="as the next decision would see it"))
 
 
 def _editor(frame: PageFrame, profile: Mapping[str, Any]) -> None:
-    with sheet_of("Strategy", "saving makes a new version; decisions of before keep theirs"):
+    with sheet_of("Strategy", "saving makes a new version"):
         strategy = ui.textarea("Strategy", value=profile["strategy"]).props("outlined autogrow").style("width: 100%")
         with ui.element("div").classes("tb-controls"):
-            reason = ui.input("Why").props("outlined dense").style("min-width: min(320px, 60vw)")
-            save = action_button("Save a new version")
+            reason = ui.input("Reason for the change").props("outlined dense").style("min-width: min(320px, 60vw)")
+            save = action_button("Save new version")
         said = ui.html(sanitize=False)
 
         async def save_version() -> None:
@@ -363,7 +399,7 @@ def _editor(frame: PageFrame, profile: Mapping[str, Any]) -> None:
             except TapebookError as error:
                 said.content = alert("It was not saved", [str(error)], "bad")
                 return
-            said.content = alert(f"Version {saved.version} holds from the next decision on", [], "good")
+            said.content = alert(f"Version {saved.version} is used from the next decision on", [], "good")
 
         save.on_click(save_version)
 
@@ -379,7 +415,7 @@ async def _versions(frame: PageFrame, profile: Mapping[str, Any]) -> None:
     changes = [_version_block(before, after) for before, after in pairwise(kept)][::-1]
     frame.html(
         sheet("Profile and limits", key_values(_profile_values(profile), spread=True), note=f"version {newest}"),
-        sheet("Versions", changes, note="what each changed", flush=True) if changes else None,
+        sheet("Version history", changes, note="what each version changed", flush=True) if changes else None,
     )
 
 
@@ -390,5 +426,5 @@ def _version_block(before: Mapping[str, Any], after: Mapping[str, Any]) -> Marku
 
 
 def _profile_values(profile: Mapping[str, Any], *, manual: bool = False) -> dict[str, str]:
-    shown = {key: plain_value(value) for key, value in profile.items() if key not in _NO_SETTINGS}
+    shown = {label(key): plain_value(value) for key, value in profile.items() if key not in _NO_SETTINGS}
     return {key: value or "–" for key, value in shown.items() if manual or key != "manual"}

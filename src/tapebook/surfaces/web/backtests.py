@@ -7,12 +7,21 @@ from typing import Any, cast
 
 from nicegui import ui
 
-from tapebook.api.app import BacktestProgress, Tapebook
+from tapebook.api.app import BacktestProgress, CostEstimate, Tapebook, cost_sentence
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
-from tapebook.surfaces.web.charts import lines_options
+from tapebook.surfaces.web.charts import arms_options, equity_options
 from tapebook.surfaces.web.decisions import decision_parts
-from tapebook.surfaces.web.frame import PageFrame, action_button, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import (
+    PageFrame,
+    action_button,
+    chart,
+    draw_or_say,
+    page,
+    page_frame,
+    query_of,
+    sheet_of,
+)
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -23,10 +32,13 @@ from tapebook.surfaces.web.markup import (
     empty,
     figures,
     link,
+    moment,
     number,
     share,
     sheet,
+    side_badge,
     signed_usd,
+    span_text,
     table,
     tag,
     text_block,
@@ -35,36 +47,41 @@ from tapebook.surfaces.web.markup import (
 )
 
 _LIST = [
-    *(
-        Cells("backtest", "tb-fit"),
-        Cells("agent", "tb-fit"),
-        Cells("from", "tb-fit"),
-        Cells("to", "tb-fit"),
-        Cells("memory", "tb-fit"),
-    ),
-    *(Cells("chunks", "num"), Cells("trades", "num"), Cells("change USD", "num"), Cells("state")),
+    *(Cells("backtest", "tb-fit"), Cells("agent", "tb-fit"), Cells("from", "tb-fit"), Cells("to", "tb-fit")),
+    *(Cells("memory", "tb-fit"), Cells("chunks", "num"), Cells("trades", "num"), Cells("change USD", "num")),
+    *(Cells("model cost USD", "num"), Cells("state", "tb-fit")),
 ]
 _CHUNKS = [
-    *(
-        Cells("chunk", "tb-fit"),
-        Cells("trades", "num"),
-        Cells("won", "num"),
-        Cells("net USD", "num"),
-        Cells("fees", "num"),
-    ),
-    *(Cells("equity", "num"), Cells("drawdown", "num"), Cells("lessons", "num")),
+    *(Cells("chunk", "tb-fit"), Cells("trades", "num"), Cells("won", "num"), Cells("net USD", "num")),
+    *(Cells("fees USD", "num"), Cells("equity USD", "num"), Cells("max drawdown", "num"), Cells("lessons", "num")),
 ]
+_TRADES = [
+    *(Cells("entry", "tb-fit"), Cells("symbol", "tb-fit"), Cells("side", "tb-fit"), Cells("net USD", "num")),
+    *(Cells("minutes", "num"), Cells("exit reason", "long"), Cells("exit", "tb-fit")),
+]
+_BASELINES = [
+    *(Cells("baseline"), Cells("net USD", "num"), Cells("trades", "num"), Cells("sharpe", "num")),
+    Cells("max drawdown", "num"),
+]
+# The whole range first: a month would be refused on a home of a day.
+_CHUNK_KINDS = {"none": "whole range", "week": "by week", "month": "by month", "quarter": "by quarter"}
+# As many points as a screen can tell apart.
+_POINTS = 400
 
 
 class BacktestJob:
-    """A backtest that runs in a thread of this process, and how far it has come."""
+    """A backtest that runs in a thread of this process, how far it has come, and what it may cost."""
 
-    def __init__(self, book: Tapebook, agent: str, options: Mapping[str, Any]) -> None:
-        self.words = f"{agent}: planning"
+    def __init__(self, book: Tapebook, agent: str, options: Mapping[str, Any], *, max_usd: float | None) -> None:
+        self.title = f"{agent}, memory {options['memory']}"
+        self.words = "planning"
+        self.cost = ""
         self.done = 0.0
         self.result_id = ""
         self.problem = ""
-        self._call = partial(book.backtest, agent, progress=self._note, **options)
+        self._call = partial(
+            book.backtest, agent, progress=self._note, agree=self._note_estimate, max_usd=max_usd, **options
+        )
         # A thread and no task: a backtest computes for minutes, and pages must be drawn meanwhile.
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -76,7 +93,16 @@ class BacktestJob:
 
     def _note(self, progress: BacktestProgress) -> None:
         self.done = progress.done
-        self.words = f"{progress.chunk}: {plural(progress.ticks, 'tick')}, {number(progress.ticks_per_second)} a second"
+        rate = f"{number(progress.ticks_per_second)} a second"
+        spent = f", {progress.spent.cost_usd_e6 / 1e6:,.2f} USD spent" if progress.spent else ""
+        self.words = (
+            f"{share(progress.done, 0)} of {progress.chunk}, {plural(progress.ticks, 'decision')}, {rate}{spent}"
+        )
+
+    def _note_estimate(self, estimate: CostEstimate) -> bool:
+        self.cost = cost_sentence(estimate)
+        # Nobody agrees here: whoever starts it states a limit.
+        return False
 
     def _run(self) -> None:
         try:
@@ -91,24 +117,23 @@ def register(book: Tapebook) -> None:
     # In memory alone: a backtest itself is kept, and goes on when it is asked for again.
     jobs: list[BacktestJob] = []
 
-    @ui.page("/backtests")
+    @page("/backtests")
     async def backtests() -> None:
-        lead = "An agent over past bars, with the same tick, guard and memory"
+        lead = "An agent over past bars, with the same code as live"
         with page_frame(book, "/backtests", title="Backtests", lead=lead) as frame:
             await draw_or_say(lambda: _start_sheet(frame, jobs))
-            await draw_or_say(lambda: _list(frame))
 
-    @ui.page("/backtests/compare")
+    @page("/backtests/compare")
     async def compare(first: str = "", second: str = "") -> None:
-        with page_frame(book, "/backtests", title="Comparison", lead="Two backtests, day by day") as frame:
+        with page_frame(book, "/backtests/compare", title="Comparison", lead="Two backtests side by side") as frame:
             await draw_or_say(lambda: _comparison(frame, first, second))
 
-    @ui.page("/backtests/{name}")
+    @page("/backtests/{name}")
     async def report(name: str) -> None:
         with page_frame(book, f"/backtests/{name}", title="Backtest", lead=tag("code", name)) as frame:
             await draw_or_say(lambda: _report(frame, name))
 
-    @ui.page("/backtests/{name}/decisions/{run_id}")
+    @page("/backtests/{name}/decisions/{run_id}")
     async def decision(name: str, run_id: str) -> None:
         lead = together(link("backtest ", "backtests", name), tag("code", name))
         with page_frame(book, f"/backtests/{name}", title="Decision", lead=lead) as frame:
@@ -118,20 +143,23 @@ def register(book: Tapebook) -> None:
 async def _list(frame: PageFrame) -> None:
     found = await frame.read(frame.book.backtests.all)
     if not found:
-        advice = "Run one above, or from the command line:"
-        command = "tapebook backtest AGENT --start 2026-01-01 --chunks month"
-        frame.html(sheet("Backtests", empty("No backtest yet", advice, command)))
+        advice = "Start one above, or from the command line:"
+        frame.html(sheet("Backtests", empty("No backtest yet", advice, "tapebook backtest AGENT --from 2026-01-01")))
         return
-    frame.html(sheet("Backtests", table(_LIST, [_list_row(each) for each in found], label="Backtests"), flush=True))
     done = [each for each in found if each["status"] == "done"]
     if len(done) > 1:
         _compare_sheet(done)
+    rows = [_list_row(each) for each in found]
+    frame.html(
+        sheet("Backtests", table(_LIST, rows, label="Backtests"), note=plural(len(rows), "backtest"), flush=True)
+    )
 
 
 def _list_row(each: Mapping[str, Any]) -> list[Child]:
-    state = badge("done", "good") if each["status"] == "done" else badge(each["status"], "warn")
+    state = badge("✓ done", "good") if each["status"] == "done" else badge(each["status"], "warn")
+    spent = each["spent"]
     return [
-        link(each["id"], "backtests", each["id"]),
+        link(each["id"][:8], "backtests", each["id"]),
         each["agent"] or "–",
         (each["start"] or "")[:10],
         (each["end"] or "")[:10],
@@ -139,18 +167,26 @@ def _list_row(each: Mapping[str, Any]) -> list[Child]:
         f"{each['chunks_done']} of {each['chunks_planned']}",
         number(each["trades"]),
         signed_usd(each["change_usd"]),
-        together(state, " ", badge("stale", "warn") if each["stale"] else None),
+        usd(spent["usd"], 4) if spent and "usd" in spent else "0",
+        together(state, " ", badge("inputs changed", "warn") if each["stale"] else None),
     ]
+
+
+def _arm_name(each: Mapping[str, Any]) -> str:
+    """A backtest by what it is; the beginning of its id tells equal ones apart."""
+    span = f"{(each['start'] or '')[:10]} to {(each['end'] or '')[:10]}"
+    return f"{each['agent']}, memory {each['memory']}, {each['id'][:8]}, {span}"
 
 
 def _compare_sheet(done: Sequence[Mapping[str, Any]]) -> None:
     """The choice of two backtests by what they are."""
-    names = {each["id"]: f"{each['id']}: {each['agent']}, memory {each['memory']}" for each in done}
+    names = {each["id"]: _arm_name(each) for each in done}
     ids = list(names)
-    with sheet_of("Compare two of them", "the same days, with and without a memory for example"):
+    with sheet_of("Compare", "for example the same days with and without memory"):
         with ui.element("div").classes("tb-controls"):
-            first = ui.select(names, value=ids[0], label="First").props("outlined dense").style("min-width: 260px")
-            second = ui.select(names, value=ids[1], label="Second").props("outlined dense").style("min-width: 260px")
+            style = "width: min(420px, 78vw)"
+            first = ui.select(names, value=ids[0], label="First arm").props("outlined dense").style(style)
+            second = ui.select(names, value=ids[1], label="Second arm").props("outlined dense").style(style)
             button = action_button("Compare")
         button.on_click(
             lambda: ui.navigate.to(f"/backtests/compare?{query_of(first=str(first.value), second=str(second.value))}")
@@ -158,42 +194,56 @@ def _compare_sheet(done: Sequence[Mapping[str, Any]]) -> None:
 
 
 async def _start_sheet(frame: PageFrame, jobs: list[BacktestJob]) -> None:
-    """Starts a backtest of an engine that costs nothing, and shows how far it is."""
+    """Starts a backtest, and shows how far it is and what it costs."""
     names = [each["name"] for each in await frame.read(frame.book.agents)]
-    with sheet_of("Start one", "it goes on where it stopped; engines that ask models start from the command line"):
+    with sheet_of("Start a backtest", "one that was stopped goes on; a model needs a cost limit"):
         if not names:
             frame.html(empty("No agent yet", "Add the first:", "tapebook agents add NAME --watch BTC"))
             return
         with ui.element("div").classes("tb-controls"):
             agent = ui.select(names, value=names[0], label="Agent").props("outlined dense").style("min-width: 160px")
-            begin = ui.input("From (UTC), or all").props("outlined dense")
-            end = ui.input("To (UTC), or all").props("outlined dense")
-            memory = (
-                ui.select(["on", "off"], value="on", label="Memory").props("outlined dense").style("min-width: 90px")
-            )
+            begin = ui.input("From, UTC", placeholder="all bars").props("outlined dense").style("width: 150px")
+            end = ui.input("To, UTC", placeholder="all bars").props("outlined dense").style("width: 150px")
+            memory = ui.select(["on", "off"], value="on", label="Memory").props("outlined dense").style("width: 110px")
+            chunks = ui.select(_CHUNK_KINDS, value="none", label="Report").props("outlined dense").style("width: 150px")
+            limit = ui.number("Cost limit, USD", min=0).props("outlined dense").style("width: 140px")
             button = action_button("Start")
         shown = ui.html(sanitize=False)
         shown.props["aria-live"] = "polite"
+        ended: set[int] = {id(job) for job in jobs if job.is_over}
 
         def start() -> None:
-            options = {"start": begin.value or None, "end": end.value or None, "memory": memory.value, "chunks": "week"}
-            jobs.append(BacktestJob(frame.book, str(agent.value), options))
+            options = {"memory": memory.value, "chunks": chunks.value}
+            options |= {"start": begin.value or None, "end": end.value or None}
+            jobs.append(BacktestJob(frame.book, str(agent.value), options, max_usd=limit.value))
             draw()
 
         def draw() -> None:
-            shown.content = together([_job_line(job) for job in jobs[-3:]])
+            shown.content = tag("div", [_job_line(job) for job in jobs[-3:]], cls="tb-stack")
+            # What has ended is in the list from now on.
+            new = [job for job in jobs if job.is_over and id(job) not in ended]
+            ended.update(id(job) for job in new)
+            if any(job.result_id for job in new):
+                listed.refresh()
+
+        @ui.refreshable
+        async def listed() -> None:
+            await draw_or_say(lambda: _list(frame))
 
         button.on_click(start)
         draw()
         ui.timer(1.0, draw)
+    await listed()
 
 
 def _job_line(job: BacktestJob) -> Markup:
     if job.problem:
-        return alert("It did not run", [job.problem], "bad")
+        return alert(f"{job.title}: it did not run", [job.problem], "bad")
+    cost = tag("span", job.cost or "no model is asked, so it costs nothing", cls="tb-note")
     if job.is_over:
-        return tag("p", badge("✓ done", "good"), " ", link(f"report of {job.result_id}", "backtests", job.result_id))
-    return tag("p", f"{job.words} ", bar(job.done, 1.0))
+        done = link("open the report", "backtests", job.result_id)
+        return tag("p", badge("✓ done", "good"), f" {job.title}: ", done, " ", cost)
+    return tag("div", tag("p", f"{job.title}: {job.words} "), bar(job.done, 1.0), cost, role="status")
 
 
 async def _report(frame: PageFrame, name: str) -> None:
@@ -207,20 +257,27 @@ async def _report(frame: PageFrame, name: str) -> None:
     frame.html(
         figures(
             [
-                ("Change", signed_usd(total["equity"]["end_usd"] - total["equity"]["start_usd"]), found["agent"]),
+                (
+                    "Change",
+                    signed_usd(total["equity"]["end_usd"] - total["equity"]["start_usd"]),
+                    f"USD, {found['agent']}",
+                ),
                 ("Trades", number(total["trades"]), f"{share(total['win_rate']['value'], 0)} won"),
                 (
                     "Sharpe",
                     f"{sharpe['value']:.2f}" if sharpe else "–",
                     f"{sharpe['low']:.1f} to {sharpe['high']:.1f}" if sharpe else "",
                 ),
-                ("Deepest fall", share(total["drawdown"]["share"], 2), f"{usd(total['drawdown']['usd'])} USD"),
+                ("Max drawdown", share(total["drawdown"]["share"], 2), f"{usd(total['drawdown']['usd'])} USD"),
                 ("Decisions", number(total["ticks"]), f"{number(found['ticks_per_second'])} a second"),
                 ("Memory", found["memory"], plural(len(total["lessons"]), "lesson")),
             ]
         )
     )
-    _daily_chart({found["agent"]: total}, found["baselines"])
+    line = await frame.read(_equity_of, frame.book, name, found["agent"])
+    with sheet_of("Equity and drawdown", span_text(line)):
+        chart(equity_options(line), "Equity and drawdown of the backtest")
+    frame.html(_baselines(found["baselines"], total))
     rows = [
         [
             chunk["name"],
@@ -232,7 +289,7 @@ async def _report(frame: PageFrame, name: str) -> None:
             share(chunk["drawdown"]["share"], 2),
             number(len(chunk["lessons"])),
         ]
-        for chunk in [*found["chunks"], total]
+        for chunk in [*found["chunks"], *([total] if len(found["chunks"]) > 1 else [])]
     ]
     frame.html(sheet("Chunks", table(_CHUNKS, rows, label="Chunks of the backtest"), flush=True))
     await _trades(frame, name, found["agent"])
@@ -240,58 +297,60 @@ async def _report(frame: PageFrame, name: str) -> None:
     frame.html(sheet("In words", text_block("\n".join(lines), wrap=False)))
 
 
-def _daily_chart(totals: Mapping[str, Mapping[str, Any]], baselines: Sequence[Mapping[str, Any]]) -> None:
-    """Daily equity of one or more backtests; those that share their days are drawn together."""
-    # Two that are compared may cover different days.
-    longest = max(totals.values(), key=lambda total: len(total["daily"]))
-    times = [at for at, _ in longest["daily"]]
-    lines: dict[str, list[float | None]] = {}
-    for name, total in totals.items():
-        known = dict(total["daily"])
-        lines[name] = [known.get(at) for at in times]
-    for each in baselines:
-        if len(each.get("daily") or []) == len(times):
-            lines[each["name"]] = list(each["daily"])
-    with sheet_of("Equity at the end of each day, USD"):
-        if times:
-            chart(
-                lines_options(list(lines), times, list(lines.values())),
-                "Daily equity of the backtest and its baselines",
-            )
-        else:
-            ui.html(empty("No whole day", "It covers less than a day."), sanitize=False)
+def _change_usd(total: Mapping[str, Any]) -> float:
+    equity = total["equity"]
+    return float(equity["end_usd"] - equity["start_usd"])
+
+
+def _equity_of(book: Tapebook, name: str, agent: str) -> Mapping[str, Any]:
+    # Opened for this read alone: a backtest has a book of its own.
+    with book.backtests.open(name) as made:
+        return made.equity(agent, most=_POINTS)
+
+
+def _baselines(baselines: Sequence[Mapping[str, Any]] | None, total: Mapping[str, Any]) -> Markup:
+    """What somebody who knows nothing would have made, below what the agent made."""
+
+    def row(name: str, net: float, trades: int, measures: tuple[Mapping[str, Any] | None, float | None]) -> list[Child]:
+        sharpe, fall = measures
+        return [name, signed_usd(net), number(trades), number(sharpe["value"] if sharpe else None, 2), share(fall, 2)]
+
+    rows = [row("this agent", _change_usd(total), total["trades"], (total["sharpe"], total["drawdown"]["share"]))]
+    rows += [
+        row(each["name"], each["net_usd"], each["trades"], (each["sharpe"], each["drawdown"]))
+        for each in baselines or []
+    ]
+    return sheet("Against baselines", table(_BASELINES, rows, label="The agent and the baselines"), flush=True)
 
 
 async def _trades(frame: PageFrame, name: str, agent: str) -> None:
-    """Its newest trades, each with the decision that entered it."""
+    """Its newest trades, each with the decisions that entered and left it."""
 
     def read() -> list[Any]:
-        # Opened for this read alone: a backtest has a book of its own.
         with frame.book.backtests.open(name) as made:
             return list(made.trades(agent, most=50))
 
     found = await frame.read(read)
-    columns = [
-        *(Cells("entry", "tb-fit"), Cells("symbol", "tb-fit"), Cells("side"), Cells("net USD", "num")),
-        *(Cells("min", "num"), Cells("why it ended", "long")),
-    ]
-    rows = [
+
+    def end(text: str | None, run_id: str | None) -> Child:
+        return link(moment(text), "backtests", name, "decisions", run_id) if text and run_id else moment(text)
+
+    rows: list[list[Child]] = [
         [
-            link(
-                each["entry_tick_at"][:16].replace("T", " "), "backtests", name, "decisions", each["entry_snapshot_id"]
-            )
-            if each["entry_snapshot_id"]
-            else each["entry_tick_at"][:16],
+            end(each["entry_tick_at"], each["entry_snapshot_id"]),
             each["symbol"],
-            each["side"],
+            side_badge(each["side"]),
             signed_usd(each["net_pnl_usd"]),
             number(each["holding_minutes"]),
             each["exit_reason"] or "open",
+            end(each["exit_tick_at"], each["exit_snapshot_id"]),
         ]
         for each in found
     ]
-    body = table(columns, rows, label="Trades of the backtest") if rows else empty("No trade", "It held nothing.")
-    frame.html(sheet("Newest trades", body, note="each opens its decision", flush=bool(rows)))
+    body = (
+        table(_TRADES, rows, label="Trades of the backtest") if rows else empty("No trade", "It never held anything.")
+    )
+    frame.html(sheet("Newest trades", body, note="entry and exit open their decisions", flush=bool(rows)))
 
 
 async def _decision(frame: PageFrame, name: str, run_id: str) -> None:
@@ -305,25 +364,41 @@ async def _decision(frame: PageFrame, name: str, run_id: str) -> None:
 async def _comparison(frame: PageFrame, first: str, second: str) -> None:
     found = (await frame.read(frame.book.backtests.compare, first, second)).to_dict()
     both = [found["first"], found["second"]]
-    frame.html(alert(found["verdict"], [], "good" if found["test"] else ""))
-    rows = [[key, *map(str, values)] for key, values in found["differs"].items()]
-    _daily_chart({f"{each['id']}": each for each in both}, [])
-    lines: list[list[Child]] = [
-        ["change USD", *(signed_usd(each["equity"]["end_usd"] - each["equity"]["start_usd"]) for each in both)],
+    shown = [await frame.read(frame.book.backtests.show, each["id"]) for each in both]
+    names = _different_names(shown)
+    frame.html(alert(f"Verdict: {found['verdict']}", [found["unpaired"]] if found["unpaired"] else [], "good"))
+    lines = {}
+    for name, each in zip(names, shown, strict=True):
+        line = await frame.read(_equity_of, frame.book, each["id"], str(each["agent"]))
+        lines[name] = [(point["at"], round(point["equity_usd"], 2)) for point in line["points"]]
+    with sheet_of("Equity, USD", "both arms over the same time"):
+        chart(arms_options(lines), f"Equity of {names[0]} and of {names[1]}")
+    measures: list[list[Child]] = [
+        ["change USD", *(signed_usd(_change_usd(each)) for each in both)],
         ["trades", *(number(each["trades"]) for each in both)],
         ["won", *(share(each["win_rate"]["value"], 1) for each in both)],
         ["fees USD", *(usd(each["pnl"]["fees_usd"]) for each in both)],
-        ["deepest fall", *(share(each["drawdown"]["share"], 2) for each in both)],
+        ["max drawdown", *(share(each["drawdown"]["share"], 2) for each in both)],
         ["lessons", *(number(len(each["lessons"])) for each in both)],
+        ["report", *(link(each["id"][:8], "backtests", each["id"]) for each in both)],
     ]
-    columns = [Cells("", "tb-fit"), Cells(found["first"]["id"], "num"), Cells(found["second"]["id"], "num")]
-    frame.html(
-        sheet("Side by side", table(columns, lines, label="Both backtests"), flush=True),
-        sheet(
-            "What differs between them",
-            table([Cells("input"), Cells(first), Cells(second)], rows, label="Inputs that differ"),
-            flush=True,
-        )
-        if rows
-        else sheet("What differs between them", empty("Nothing", "Both were made of the same inputs.")),
+    columns = [Cells("measure", "tb-fit"), *(Cells(name, "num tb-name") for name in names)]
+    differs = [[key, *(tag("code", str(value)[:24]) for value in values)] for key, values in found["differs"].items()]
+    inputs = [Cells("input", "tb-fit"), *(Cells(name, "tb-name") for name in names)]
+    none = empty("No difference", "Both arms have the same inputs.")
+    different = table(inputs, differs, label="Inputs that differ") if differs else none
+    pair = [
+        sheet("Side by side", table(columns, measures, label="Both backtests"), flush=True),
+        sheet("Inputs that differ", different, flush=bool(differs)),
+    ]
+    frame.html(tag("div", pair, cls="tb-columns"))
+
+
+def _different_names(shown: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of arms by what they are; with their ids where that is the same."""
+    names = [f"{each['agent']}, memory {each['memory']}" for each in shown]
+    return (
+        names
+        if names[0] != names[1]
+        else [f"{name} ({each['id'][:8]})" for name, each in zip(names, shown, strict=True)]
     )

@@ -1,7 +1,7 @@
 """Options of the charts, as ECharts takes them.
 
-Colours are of the middle, so that one set stands on a light and a dark ground; rising is blue and rising candles are
-hollow-free, falling is orange: nobody has to tell red from green.
+One set of middle tones stands on a light and on a dark ground. Rising is blue and falling is orange, so nobody has to
+tell red from green; marks differ by their shapes too.
 """
 
 from bisect import bisect_right
@@ -14,6 +14,18 @@ UP, DOWN, QUIET, LINE, BAND = "#3b8eea", "#d9822b", "#8593a3", "#8593a333", "#3b
 Options = dict[str, Any]
 
 _TEXT = {"color": QUIET, "fontSize": 11, "fontFamily": "system-ui, sans-serif"}
+
+
+# The first label of a day says which: a bare number would be read as an hour.
+_TIMES = {
+    **{"year": "{yyyy}", "month": "{MMM} {yyyy}", "day": "{MMM} {d}"},
+    **{"hour": "{HH}:{mm}", "minute": "{HH}:{mm}", "second": "{HH}:{mm}:{ss}"},
+}
+
+
+def _time_axis(**more: Any) -> Options:
+    labels = {**_TEXT, "hideOverlap": True, "formatter": _TIMES}
+    return _axis(type="time", splitLine={"show": False}, **{"axisLabel": labels, **more})
 
 
 def _axis(**more: Any) -> Options:
@@ -29,6 +41,7 @@ def _axis(**more: Any) -> Options:
 def _base(**more: Any) -> Options:
     return {
         "animation": False,
+        "useUTC": True,
         "textStyle": _TEXT,
         "tooltip": {
             "trigger": "axis",
@@ -52,8 +65,8 @@ def equity_options(equity: Mapping[str, Any]) -> Options:
             {"left": 64, "right": 16, "top": "76%", "bottom": 24},
         ],
         xAxis=[
-            _axis(type="time", gridIndex=0, axisLabel={"show": False}, splitLine={"show": False}),
-            _axis(type="time", gridIndex=1, splitLine={"show": False}),
+            _time_axis(gridIndex=0, axisLabel={"show": False}),
+            _time_axis(gridIndex=1),
         ],
         yAxis=[
             _axis(type="value", gridIndex=0, scale=True, splitNumber=4),
@@ -70,7 +83,7 @@ def equity_options(equity: Mapping[str, Any]) -> Options:
             },
             {
                 **line,
-                "name": "under the highest %",
+                "name": "drawdown %",
                 "data": under,
                 "xAxisIndex": 1,
                 "yAxisIndex": 1,
@@ -79,26 +92,6 @@ def equity_options(equity: Mapping[str, Any]) -> Options:
             },
         ],
     )
-
-
-def sparkline_options(values: Sequence[float]) -> Options:
-    """A line without axes."""
-    rises = bool(values) and values[-1] >= values[0]
-    return {
-        "animation": False,
-        "grid": {"left": 0, "right": 0, "top": 2, "bottom": 2},
-        "xAxis": {"type": "category", "show": False, "data": list(range(len(values)))},
-        "yAxis": {"type": "value", "show": False, "scale": True},
-        "series": [
-            {
-                "type": "line",
-                "showSymbol": False,
-                "data": list(values),
-                "lineStyle": {"width": 1.5},
-                "itemStyle": {"color": UP if rises else DOWN},
-            }
-        ],
-    }
 
 
 # A mark's shape and colour say what it is; the legend names it.
@@ -189,7 +182,7 @@ def calibration_options(points: Sequence[Mapping[str, Any]]) -> Options:
     ]
     return _base(
         tooltip={"trigger": "item", "confine": True, "renderMode": "richText"},
-        legend={"top": 0, "left": 0, "textStyle": _TEXT, "data": ["won", "believed", "as sure as right"]},
+        legend={"top": 0, "left": 0, "textStyle": _TEXT, "data": ["won", "believed", "perfect calibration"]},
         grid={"left": 44, "right": 16, "top": 34, "bottom": 36},
         xAxis=_axis(
             type="value", min=0, max=1, name="confidence", nameLocation="middle", nameGap=24, nameTextStyle=_TEXT
@@ -198,9 +191,9 @@ def calibration_options(points: Sequence[Mapping[str, Any]]) -> Options:
         series=[
             {
                 "type": "line",
-                "name": "as sure as right",
+                "name": "perfect calibration",
                 "data": [[0, 0], [1, 1]],
-                "showSymbol": False,
+                "symbol": "none",
                 "lineStyle": {"type": "dashed", "color": QUIET, "width": 1},
                 "itemStyle": {"color": QUIET},
             },
@@ -227,26 +220,43 @@ def _middle_of_bucket(name: str) -> float:
 
 def lines_options(names: Sequence[str], times: Sequence[str], values: Sequence[Sequence[float | None]]) -> Options:
     """Several lines over the same moments."""
+    return arms_options({name: list(zip(times, row, strict=True)) for name, row in zip(names, values, strict=True)})
+
+
+def arms_options(lines: Mapping[str, Sequence[tuple[str, float | None]]]) -> Options:
+    """Several lines, each of pairs of a moment and a value."""
     # More lines than colours are told apart by their dashes.
     colours = [UP, DOWN, "#7a6ff0", "#a05195", "#2f9e8f", QUIET]
     dashes = ["solid", "dashed", "dotted"]
-    moments = [parse_instant(each) for each in times]
     return _base(
-        legend={"top": 0, "left": 0, "textStyle": _TEXT, "type": "scroll", "data": list(names)},
+        legend={"top": 0, "left": 0, "textStyle": _TEXT, "type": "scroll", "data": list(lines)},
         grid={"left": 64, "right": 16, "top": 34, "bottom": 28},
-        xAxis=_axis(type="time", splitLine={"show": False}),
+        xAxis=_time_axis(),
         yAxis=_axis(type="value", scale=True),
         series=[
             {
                 "type": "line",
                 "name": name,
-                "showSymbol": len(times) < 12,
-                "data": [[at, value] for at, value in zip(moments, row, strict=True)],
+                "symbol": "circle",
+                "showSymbol": len(row) < 12,
+                "data": [[parse_instant(at), value] for at, value in row],
                 "itemStyle": {"color": colours[place % len(colours)]},
-                "lineStyle": {"width": 1.6, "type": dashes[place // len(colours) % len(dashes)]},
+                # The second of two that lie on each other must be seen.
+                "lineStyle": {"width": 1.6, "type": dashes[(place + place // len(colours)) % len(dashes)]},
             }
-            for place, (name, row) in enumerate(zip(names, values, strict=True))
+            for place, (name, row) in enumerate(lines.items())
         ],
+    )
+
+
+def bars_options(names: Sequence[str], values: Sequence[float]) -> Options:
+    """A bar for each period: up is blue, down is orange."""
+    bars = [{"value": round(value, 2), "itemStyle": {"color": UP if value >= 0 else DOWN}} for value in values]
+    return _base(
+        grid={"left": 64, "right": 16, "top": 12, "bottom": 28},
+        xAxis=_axis(type="category", data=list(names), splitLine={"show": False}),
+        yAxis=_axis(type="value"),
+        series=[{"type": "bar", "name": "result USD", "data": bars, "barMaxWidth": 48}],
     )
 
 
@@ -273,6 +283,7 @@ def neighbour_options(found: Mapping[str, Any]) -> Options:
             "type": "line",
             "name": name,
             "data": values,
+            "symbol": "circle",
             "itemStyle": {"color": UP},
             "lineStyle": style,
             "connectNulls": True,

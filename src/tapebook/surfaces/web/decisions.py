@@ -10,7 +10,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.instants import HOUR, iso_text, parse_instant
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
-from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -20,7 +20,9 @@ from tapebook.surfaces.web.markup import (
     bar,
     empty,
     figures,
+    interval,
     key_values,
+    label,
     link,
     moment,
     number,
@@ -29,6 +31,7 @@ from tapebook.surfaces.web.markup import (
     sheet,
     side_badge,
     signed_usd,
+    size,
     table,
     tag,
     text_block,
@@ -39,8 +42,8 @@ from tapebook.surfaces.web.overview import decisions_table, run_state
 
 # About two screens; older ones are a link away.
 _LISTED = 40
-_PARTS = [Cells("part"), Cells("tokens", "num"), Cells("of its cap"), Cells("rows", "num"), Cells("left out", "num")]
-_VOTES = [Cells("member"), Cells("votes"), Cells("sure", "num"), Cells("weight", "num"), Cells("because", "long")]
+_PARTS = [Cells("section"), Cells("tokens", "num"), Cells("of its cap"), Cells("rows", "num"), Cells("dropped", "num")]
+_VOTES = [Cells("member"), Cells("vote"), Cells("confidence", "num"), Cells("weight", "num"), Cells("reason", "long")]
 _ORDERS = [Cells("order"), Cells("size", "num"), Cells("limit", "num"), Cells("status"), Cells("detail")]
 _FILLS = [
     Cells("filled at", "tb-fit"),
@@ -54,16 +57,18 @@ _FILLS = [
 def register(book: Tapebook) -> None:
     """Adds the pages."""
 
-    @ui.page("/decisions")
+    @page("/decisions")
     async def decisions(agent: str = "", before: str = "") -> None:
-        with page_frame(book, "/decisions", title="Decisions", lead="Newest first; each opens with its why") as frame:
+        with page_frame(
+            book, "/decisions", title="Decisions", lead="Newest first; each opens with its reasons"
+        ) as frame:
             # An older page does not change, so it asks for nothing again.
             if before:
                 await draw_or_say(lambda: _list(frame, agent or None, before))
             else:
                 await frame.live(lambda: _list(frame, agent or None, None), streams=lambda stream: stream != "tape")
 
-    @ui.page("/decisions/{run_id}")
+    @page("/decisions/{run_id}")
     async def decision(run_id: str) -> None:
         with page_frame(book, "/decisions", title="Decision", lead=tag("code", run_id)) as frame:
             await draw_or_say(lambda: _why(frame, run_id))
@@ -87,25 +92,26 @@ async def _why(frame: PageFrame, run_id: str) -> None:
         frame.html(alert("Not all of it can be read", run["problems"], "bad"))
     with ui.element("div").classes("tb-columns"):
         with ui.element("div"):
-            frame.html(_actions(run), _votes(run), _citations(run), _outcome(run))
+            frame.html(_actions(run), _votes(run), _outcome(run), _citations(run))
         with ui.element("div"):
             _replay_sheet(frame, run)
-            frame.html(_parts(run))
             await _packet_sheet(frame, run)
-            frame.html(_replies(run))
+            frame.html(_parts(run), _replies(run))
 
 
 def decision_parts(run: Mapping[str, Any]) -> list[Markup]:
     """All of a decision that needs no home: for one that was made elsewhere, such as in a backtest."""
-    packet = text_block(run["packet"]) if run["packet"] is not None else empty("Not kept", "Its text is gone.")
-    left = [_actions(run), _votes(run), _citations(run), _outcome(run)]
-    right = [_parts(run), sheet("The packet as it was seen", packet), _replies(run)]
+    packet = (
+        text_block(run["packet"], tall=True) if run["packet"] is not None else empty("Not kept", "Its text is gone.")
+    )
+    left = [_actions(run), _votes(run), _outcome(run), _citations(run)]
+    right = [sheet("Packet as seen", packet), _parts(run), _replies(run)]
     columns = tag("div", tag("div", left, cls="tb-stack"), tag("div", right, cls="tb-stack"), cls="tb-columns")
     return [_headline(run), _numbers(run), columns]
 
 
 def _headline(run: Mapping[str, Any]) -> Markup:
-    said = [_action_sentence(action) for action in run["actions"]] or [run["error"] or "nothing was decided"]
+    said = [_action_sentence(action) for action in run["actions"]] or [run["error"] or "No decision"]
     who = [link(run["agent"], "agents", run["agent"]), f", version {run['agent_version']}, on {run['symbol']}, as of "]
     # What sets a decision apart stands beside what came of it.
     marks = [badge("dry run", "warn")] if run["dry"] else []
@@ -115,9 +121,9 @@ def _headline(run: Mapping[str, Any]) -> Markup:
         "; ".join(said),
         key_values(
             {
-                "who": together(who, moment(run["as_of"], seconds=True), " UTC"),
-                "engine": together(run["engine"], f", asked by {run['trigger']}"),
-                "came to": together(run_state(run), " ", marks),
+                "agent": together(who, moment(run["as_of"], seconds=True), " UTC"),
+                "engine": together(run["engine"], f", triggered by {run['trigger']}"),
+                "status": together(run_state(run), " ", marks),
                 **({"note": run["note"]} if run["note"] else {}),
                 **({"error": run["error"]} if run["error"] else {}),
                 **({"degraded": "; ".join(run["degraded_causes"])} if run["degraded_causes"] else {}),
@@ -141,11 +147,11 @@ def _numbers(run: Mapping[str, Any]) -> Markup:
     cited = [each for each in run["citations"] or [] if each["cited"]]
     return figures(
         [
-            ("Told", number(run["tokens"]), "tokens"),
-            ("After its time", f"{run['late_ms'] / 1000:.1f} s", moment(run["scheduled_for"], seconds=True)),
-            ("Citations", number(len(run["citations"] or [])), f"{number(len(cited))} used"),
+            ("Packet", number(run["tokens"]), "tokens"),
+            ("Delay", f"{run['late_ms'] / 1000:.1f} s", together("due ", moment(run["scheduled_for"], seconds=True))),
+            ("Citations", number(len(run["citations"] or [])), f"{number(len(cited))} cited in the reply"),
             ("Orders", number(len(run["orders"])), plural(len(run["fills"]), "fill")),
-            ("Model", cost, usage["model"] if usage else "no model was asked"),
+            ("Model cost", cost, usage["model"] if usage else "USD, a rule decided"),
             ("Outcome", signed_usd(net) if run["trades"] else "–", "USD net of its trades"),
         ]
     )
@@ -154,16 +160,16 @@ def _numbers(run: Mapping[str, Any]) -> Markup:
 def _actions(run: Mapping[str, Any]) -> Markup:
     """What was decided, why, and what the guard said."""
     if not run["actions"]:
-        return sheet("Verdicts", empty("No action", run["error"] or "The engine proposed nothing."))
+        return sheet("Actions and verdicts", empty("No action", run["error"] or "The engine proposed nothing."))
     blocks = []
     for action in run["actions"]:
         refused = action["verdict"] == "refused"
         pairs: dict[str, Child] = {
             "action": together(_action_sentence(action), " ", side_badge(action["side"]) if action["side"] else None),
-            "because": action["reason"],
-            "sure": f"{action['confidence']:.0%}",
+            "reason": action["reason"],
+            "confidence": f"{action['confidence']:.0%}",
             "guard": together(
-                badge("refused", "bad") if refused else badge("✓ allowed", "good"),
+                badge("✗ refused", "bad") if refused else badge("✓ allowed", "good"),
                 " ",
                 action["rule"] or "",
                 f" {action['detail']}" if action["detail"] else "",
@@ -175,9 +181,9 @@ def _actions(run: Mapping[str, Any]) -> Markup:
         if action["flags"]:
             pairs["flagged"] = "nothing in the packet explains " + ", ".join(action["flags"])
         if action.get("status"):
-            pairs["became"] = action["status"]
+            pairs["order"] = action["status"]
         blocks.append(key_values(pairs))
-    return sheet("What was decided, and the guard's verdicts", blocks)
+    return sheet("Actions and verdicts", blocks)
 
 
 def _votes(run: Mapping[str, Any]) -> Markup:
@@ -210,10 +216,10 @@ def _citations(run: Mapping[str, Any]) -> Markup:
             "div",
             tag(
                 "p",
-                badge(each["id"], "good" if each["cited"] else ""),
+                badge(f"✓ {each['id']}" if each["cited"] else each["id"], "good" if each["cited"] else ""),
                 " ",
                 document_link(each),
-                f" · {each['score']:.2f}",
+                tag("span", f" score {each['score']:.2f}", cls="tb-note"),
             ),
             text_block(each["text"] or each["snippet"]),
             cls="tb-more",
@@ -221,7 +227,7 @@ def _citations(run: Mapping[str, Any]) -> Markup:
         )
         for each in found
     ]
-    return sheet("Citations", blocks, note="those in colour were used", flush=True)
+    return sheet("Citations", blocks, note="✓ cited in the reply", flush=True)
 
 
 def document_link(citation: Mapping[str, Any]) -> Markup:
@@ -236,7 +242,7 @@ def _outcome(run: Mapping[str, Any]) -> Markup:
     orders = [
         [
             f"{each['side']} {each['symbol']}, {each['order_type']}",
-            f"{each['size']:.6g}",
+            size(each["size"]),
             price(each["limit_price"]),
             badge(each["status"]),
             each["detail"],
@@ -247,7 +253,7 @@ def _outcome(run: Mapping[str, Any]) -> Markup:
         [
             moment(each["happened_at"], seconds=True),
             each["side"],
-            f"{each['size']:.6g}",
+            size(each["size"]),
             price(each["price"]),
             usd(each["fee_usd"]),
         ]
@@ -255,7 +261,7 @@ def _outcome(run: Mapping[str, Any]) -> Markup:
     ]
     trades = [_trade_block(each) for each in run["trades"]]
     if not orders and not trades:
-        return sheet("Orders and outcome", empty("Nothing was ordered", "This decision moved no money."))
+        return sheet("Orders and outcome", empty("No order", "This decision changed no position."))
     parts = [
         table(_ORDERS, orders, label="Orders") if orders else None,
         table(_FILLS, fills, label="Fills") if fills else None,
@@ -268,40 +274,52 @@ def _trade_block(trade: Mapping[str, Any]) -> Markup:
     """A trade, and what its result is made of."""
     # The other end of the trade: this decision is one of them.
     other = trade["exit_snapshot_id"] if trade["role"] == "entry" else trade["entry_snapshot_id"]
-    end = "how it ended" if trade["role"] == "entry" else "how it began"
-    ended = moment(trade["exit_tick_at"]) if trade["status"] == "closed" else badge("still open")
+    end = "the decision that closed it" if trade["role"] == "entry" else "the decision that opened it"
+    is_closed = trade["status"] == "closed"
+    ended = moment(trade["exit_tick_at"]) if is_closed else badge("still open")
     pairs: dict[str, Child] = {
         "trade": together(f"{trade['role']} of {trade['symbol']} ", side_badge(trade["side"])),
-        "from, to": together(f"{price(trade['entry_price'])} → {price(trade['exit_price'])}, ended ", ended),
-        "net": together(signed_usd(trade["net_pnl_usd"]), " USD"),
-        "made of": together(
-            "price ",
-            signed_usd(trade["realized_pnl_usd"]),
-            f", fees -{usd(trade['fees_usd'])}, funding ",
-            signed_usd(trade["funding_usd"]),
-        ),
-        "on the way": f"best {usd(trade['mfe_usd'])}, worst {usd(trade['mae_usd'])} USD",
-        "regime at entry": trade["entry_regime_tag"] or "–",
-        **({"why it ended": trade["exit_reason"]} if trade["exit_reason"] else {}),
-        **({"decision": link(end, "decisions", other)} if other else {}),
+        "opened": together(moment(trade["entry_tick_at"]), f" at {price(trade['entry_price'])}"),
+        "closed": together(ended, f" at {price(trade['exit_price'])}" if is_closed else None),
+        "best, worst": together(signed_usd(trade["mfe_usd"]), ", ", signed_usd(trade["mae_usd"]), " USD on the way"),
+        "regime at entry": label(trade["entry_regime_tag"] or "–"),
+        **({"exit reason": trade["exit_reason"]} if trade["exit_reason"] else {}),
+        **({"other end": link(end, "decisions", other)} if other else {}),
     }
-    return tag("div", key_values(pairs), cls="tb-body")
+    return together(tag("div", key_values(pairs), cls="tb-body"), _attribution(trade))
+
+
+def _attribution(trade: Mapping[str, Any]) -> Markup:
+    """What a trade's result is made of: each part with a bar from zero, on one scale."""
+    parts = {
+        "price": trade["realized_pnl_usd"],
+        "fees": -trade["fees_usd"],
+        "funding": trade["funding_usd"],
+        "net": trade["net_pnl_usd"],
+    }
+    widest = max([0.01, *(abs(value) for value in parts.values())])
+    rows: list[list[Child]] = [
+        [name, signed_usd(value), interval(min(value, 0), value, max(value, 0), span=(-widest, widest))]
+        for name, value in parts.items()
+    ]
+    columns = [Cells("made of", "tb-fit"), Cells("USD", "num"), Cells("")]
+    return table(columns, rows, label=f"What the result of {trade['symbol']} is made of")
 
 
 def _parts(run: Mapping[str, Any]) -> Markup:
-    """What each part of the packet took."""
+    """How many tokens each section of the packet took."""
     if run["sections"] is None:
-        return sheet("What it was told", empty("Not kept", "The packet of this run cannot be made again."))
+        return sheet("Tokens by section", empty("Not kept", "The packet of this run cannot be built again."))
     note = plural(run["tokens"], "token")
-    return sheet("What it was told, part by part", parts_table(run["sections"]), note=note, flush=True)
+    return sheet("Tokens by section", parts_table(run["sections"]), note=note, flush=True)
 
 
 def parts_table(parts: Sequence[Mapping[str, Any]]) -> Markup:
-    """The parts of a packet against their caps."""
+    """The sections of a packet against their caps."""
     most = max((part["tokens"] for part in parts), default=1)
     rows = [
         [
-            part["name"],
+            label(part["name"]),
             number(part["tokens"]),
             bar(part["tokens"], part["cap"] or most),
             number(part["shown"]) if part["shown"] else "–",
@@ -309,12 +327,12 @@ def parts_table(parts: Sequence[Mapping[str, Any]]) -> Markup:
         ]
         for part in parts
     ]
-    return table(_PARTS, rows, label="Parts of the packet")
+    return table(_PARTS, rows, label="Sections of the packet and their tokens")
 
 
 def _replay_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
     """A button that builds the packet again and compares its bytes."""
-    with sheet_of("Replay", "builds the packet again from the log and compares the bytes"):
+    with sheet_of("Replay", "builds the packet again and compares the bytes"):
         with ui.element("div").classes("tb-controls"):
             button = action_button("Replay this decision")
             result = ui.html(tag("span", tag("code", f"sha256 {run['packet_sha256'][:16]}…")), sanitize=False)
@@ -325,7 +343,7 @@ def _replay_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
             try:
                 report = await frame.read(frame.book.replay, run["run_id"])
             except TapebookError as error:
-                result.content = alert("It could not be made again", [str(error)], "bad")
+                result.content = alert("It could not be built again", [str(error)], "bad")
                 return
             finally:
                 button.enable()
@@ -349,7 +367,7 @@ async def _packet_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
     at, now = parse_instant(run["as_of"]), frame.book.now()
     # The hours before it are where its why lies.
     first = at - 6 * HOUR
-    with sheet_of("The packet as it was seen"):
+    with sheet_of("Packet as seen"):
         label = ui.html(sanitize=False).classes("tb-note")
         # The browser's own: it can be moved by keys and is understood by readers of the screen.
         slider = ui.element("input").classes("tb-slider")
@@ -362,10 +380,10 @@ async def _packet_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
             label.content = together(
                 "As of ",
                 moment(run["as_of"], seconds=True),
-                " UTC, as it was sent. Move the slider to see what was known at another moment.",
+                " UTC, as it was sent. Move the slider to see what was known at another time.",
             )
             text.content = (
-                text_block(run["packet"])
+                text_block(run["packet"], tall=True)
                 if run["packet"] is not None
                 else empty("Not kept", "The text of this packet is gone.")
             )
@@ -384,9 +402,9 @@ async def _packet_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
             label.content = together(
                 "As of ",
                 moment(iso_text(chosen), seconds=True),
-                f" UTC: what it would have been told, {plural(packet.tokens, 'token')}",
+                f" UTC, built now: what it would have seen then, {plural(packet.tokens, 'token')}",
             )
-            text.content = text_block(f"{packet.system}\n\n{packet.text}")
+            text.content = text_block(f"{packet.system}\n\n{packet.text}", tall=True)
 
         show_stored()
         slider.on("change", show, js_handler="(event) => emit(Number(event.target.value))")
@@ -395,7 +413,7 @@ async def _packet_sheet(frame: PageFrame, run: Mapping[str, Any]) -> None:
 def _replies(run: Mapping[str, Any]) -> Markup:
     parts = []
     if run["reply"] is not None:
-        parts.append(sheet("The reply", text_block(run["reply"])))
+        parts.append(sheet("Reply", text_block(run["reply"])))
     if run["reasoning"] is not None:
-        parts.append(sheet("What the model thought beside it", text_block(run["reasoning"])))
+        parts.append(sheet("Reasoning of the model", text_block(run["reasoning"])))
     return together(parts)

@@ -9,7 +9,7 @@ from tapebook.api.app import Tapebook
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
 from tapebook.surfaces.web.decisions import document_link
-from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page_frame, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -20,6 +20,7 @@ from tapebook.surfaces.web.markup import (
     empty,
     figures,
     key_values,
+    label,
     link,
     moment,
     number,
@@ -31,9 +32,16 @@ from tapebook.surfaces.web.markup import (
 )
 
 _WRITES = [
-    *(Cells("known", "tb-fit"), Cells("what", "tb-fit"), Cells("agent", "tb-fit"), Cells("written by", "tb-fit")),
-    *(Cells("in the run", "tb-fit"), Cells("place", "long")),
+    *(Cells("at", "tb-fit"), Cells("kind", "tb-fit"), Cells("agent", "tb-fit"), Cells("written by", "tb-fit")),
+    *(Cells("decision", "tb-fit"), Cells("place", "long")),
 ]
+_FILES = [
+    Cells("document", "long"),
+    Cells("kind", "tb-fit"),
+    Cells("visible to", "tb-fit"),
+    Cells("known since", "tb-fit"),
+]
+_KINDS = [Cells("kind", "tb-fit"), Cells("documents", "num"), Cells("")]
 # A document may be a megabyte; a browser should not be asked to draw all of it.
 _MOST_LINES = 5_000
 
@@ -41,13 +49,13 @@ _MOST_LINES = 5_000
 def register(book: Tapebook) -> None:
     """Adds the pages."""
 
-    @ui.page("/recall")
+    @page("/recall")
     async def recall(q: str = "", agent: str = "") -> None:
-        with page_frame(book, "/recall", title="Recall", lead="Documents, and what decisions find in them") as frame:
+        with page_frame(book, "/recall", title="Recall", lead="Search, documents and proposals") as frame:
             await _search_sheet(frame, q)
             await frame.live(lambda: _workspace(frame), streams=lambda stream: stream in ("documents", "owner"))
 
-    @ui.page("/documents")
+    @page("/documents")
     async def document(path: str = "", sha256: str = "", first: int = 0, last: int = 0) -> None:
         with page_frame(book, "/recall", title="Document", lead=tag("code", path)) as frame:
             await draw_or_say(lambda: _document(frame, path, sha256 or None, (first, last)))
@@ -57,9 +65,9 @@ async def _document(frame: PageFrame, path: str, sha256: str | None, cited: tupl
     found = await frame.read(frame.book.recall.document, path, sha256=sha256)
     facts: dict[str, Child] = {
         "path": found.path,
-        "whose": found.scope or "all agents",
+        "visible to": found.scope or "all agents",
         "kind": found.kind,
-        "known": moment(found.known_at),
+        "known since": moment(found.known_at),
         "sha256": tag("code", found.content_sha256),
     }
     text = found.text.split("\n")
@@ -75,7 +83,7 @@ async def _document(frame: PageFrame, path: str, sha256: str | None, cited: tupl
         for place, line in enumerate(text[:_MOST_LINES], 1)
     ]
     left = len(text) - _MOST_LINES
-    note = f"lines {first}–{last} are cited" if last else plural(len(text), "line")
+    note = f"lines {first}–{last} cited" if last else plural(len(text), "line")
     frame.html(
         sheet("Document", key_values(facts)),
         sheet("Text", tag("div", lines, cls="tb-lines"), note=note, flush=True),
@@ -88,7 +96,7 @@ async def _document(frame: PageFrame, path: str, sha256: str | None, cited: tupl
 
 async def _search_sheet(frame: PageFrame, query: str) -> None:
     """A question, and the places that answer it with what their scores are made of."""
-    with sheet_of("Search", "words and meaning; every place opens at its lines"):
+    with sheet_of("Search", "by words and meaning; a result opens the document at its lines"):
         with ui.element("div").classes("tb-controls"):
             asked = ui.input("Question", value=query).props("outlined dense").style("min-width: min(420px, 70vw)")
             asked.props["aria-label"] = "Question"
@@ -97,12 +105,12 @@ async def _search_sheet(frame: PageFrame, query: str) -> None:
 
         async def search() -> None:
             if not asked.value.strip():
-                results.content = empty("Ask something", "Such as: what do I do when the feed disconnects")
+                results.content = empty("Search the documents", "For example: what do I do when the feed disconnects?")
                 return
             try:
                 found = await frame.read(frame.book.recall.search, asked.value)
             except TapebookError as error:
-                results.content = alert("That cannot be searched", [str(error)])
+                results.content = alert("The search failed", [str(error)])
                 return
             results.content = _results(found)
 
@@ -113,7 +121,9 @@ async def _search_sheet(frame: PageFrame, query: str) -> None:
 
 def _results(found: Any) -> Markup:
     if not len(found):
-        return empty("Nothing was found", found.why or "No document answers that.", "tapebook recall add DIR")
+        return empty(
+            "No result", found.why or "No document matches. Add a folder of documents:", "tapebook recall add DIR"
+        )
     blocks = []
     for citation, parts in zip(found.citations, found.explained, strict=True):
         seen = citation.to_dict()
@@ -126,13 +136,13 @@ def _results(found: Any) -> Markup:
                     badge(f"{citation.score:.2f}"),
                     " ",
                     document_link(seen),
-                    tag("span", f" · {made}", cls="tb-note"),
+                    tag("span", f" {made}", cls="tb-note"),
                 ),
                 text_block(citation.snippet),
                 cls="tb-more",
             )
         )
-    missing = alert("Not all could be asked", [found.missing]) if found.missing else None
+    missing = alert("Part of the index did not answer", [found.missing]) if found.missing else None
     return together(missing, blocks)
 
 
@@ -144,11 +154,15 @@ async def _workspace(frame: PageFrame) -> None:
             [
                 ("Documents", number(status.documents), plural(len(status.kinds), "kind")),
                 ("Chunks", number(status.chunks), f"{status.index_bytes / 2**20:.1f} MB of index"),
-                ("Index", status.slot, "up to date" if status.head == status.documents_head else "behind"),
-                ("Refused files", number(len(status.refused)), "see below" if status.refused else "none"),
-                ("Proposals", number(len(status.open_proposals)), "to decide on"),
+                (
+                    "Index",
+                    "up to date" if status.head == status.documents_head else "behind",
+                    label(status.slot),
+                ),
+                ("Open proposals", number(len(status.open_proposals)), "to approve or reject"),
             ]
         ),
+        _files(status),
         _folders(status),
     )
     writes = await frame.read(frame.book.recall.writes, most=20)
@@ -167,15 +181,33 @@ async def _workspace(frame: PageFrame) -> None:
         table(_WRITES, rows, label="What was written")
         if rows
         else empty(
-            "Nothing was written yet", "Entries and proposals appear here.", "tapebook recall append journal AGENT TEXT"
+            "No entry yet", "Entries and proposals of agents appear here:", "tapebook recall append journal AGENT TEXT"
         )
     )
-    frame.html(sheet("Journal of writes", body, flush=bool(rows)))
+    frame.html(sheet("Writes", body, flush=bool(rows)))
+
+
+def _files(status: Any) -> Markup:
+    """The documents that are files, each to be opened."""
+    rows: list[list[Child]] = [
+        [
+            tag("a", each.path, href=f"/documents?{query_of(path=each.path, sha256=each.content_sha256)}"),
+            each.kind,
+            each.scope or "all agents",
+            moment(each.known_at),
+        ]
+        for each in status.files
+    ]
+    if not rows:
+        advice = "Write files to the workspace, or add a folder:"
+        return sheet("Files", empty("No file yet", advice, "tapebook recall add DIR", "tapebook recall sync"))
+    listed = tag("div", table(_FILES, rows, label="Files"), cls="tb-limited", tabindex="0")
+    return sheet("Files", listed, note="changed last first", flush=True)
 
 
 def _folders(status: Any) -> Markup:
     most = max(status.kinds.values(), default=1)
-    kinds = {name: together(number(count), " ", bar(count, most)) for name, count in status.kinds.items()}
+    kinds = [[name, number(count), bar(count, most)] for name, count in status.kinds.items()]
     refused = [tag("li", f"{each.path}: {each.why}") for each in status.refused[:20]]
     facts: dict[str, Child] = {
         "workspace": tag("code", status.workspace),
@@ -184,19 +216,9 @@ def _folders(status: Any) -> Markup:
         **({"refused": tag("ul", refused)} if refused else {}),
         **({"problem": status.problem} if status.problem else {}),
     }
-    listed = (
-        sheet("By kind", key_values(kinds))
-        if kinds
-        else sheet(
-            "By kind",
-            empty(
-                "No documents yet",
-                "Write some to the workspace, or add a folder:",
-                "tapebook recall add DIR",
-                "tapebook recall sync",
-            ),
-        )
-    )
+    none = empty("No document yet", "Decisions, trades and notes become documents as well.", "tapebook recall sync")
+    body = table(_KINDS, kinds, label="Documents by kind") if kinds else none
+    listed = sheet("Documents by kind", body, flush=bool(kinds))
     return tag("div", sheet("Workspace", key_values(facts)), listed, cls="tb-columns")
 
 

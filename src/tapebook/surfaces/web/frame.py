@@ -4,9 +4,9 @@ A page is a coroutine that reads the façade in a thread and draws. `PageFrame.l
 streams it shows have moved; a page that nobody looks at asks for nothing.
 """
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlencode
 
@@ -14,7 +14,7 @@ from nicegui import run, ui
 
 from tapebook.api.app import Tapebook
 from tapebook.errors import TapebookError
-from tapebook.surfaces.web.markup import Child, Markup, alert, tag, together
+from tapebook.surfaces.web.markup import Child, Markup, alert, empty, picks, sheet, tag, together
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -35,6 +35,8 @@ NAVIGATION = [
 ]
 # Soon enough for somebody who watches; each look is one statement on the database.
 _REDRAW_SECONDS = 2.0
+# NiceGUI gives a page up after three seconds, and what it had begun to read is lost; a busy machine may take longer.
+_RESPONSE_SECONDS = 60.0
 _SYMBOL = Markup(
     '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" aria-hidden="true">'
     '<path d="M4 19V5m5 14V9m5 10V3m5 16v-7"/></svg>'
@@ -50,32 +52,48 @@ class PageFrame:
 
     async def read(self, call: Callable[Given, Found], *args: Given.args, **named: Given.kwargs) -> Found:
         """A read of the façade, in a thread: pages of others go on meanwhile."""
-        found = await run.io_bound(partial(call, *args, **named))
-        # NiceGUI gives None instead of a result while the server stops.
-        return found  # type: ignore[return-value]
+        found = await run.io_bound(lambda: (call(*args, **named),))
+        # NiceGUI gives None instead of a result while the server stops, or when it gave the page up.
+        if found is None:
+            raise CancelledError
+        return found[0]
 
     def html(self, *pieces: Child) -> ui.html:
         """Puts markup on the page, one piece below the other."""
         return ui.html(tag("div", *pieces, cls="tb-stack"), sanitize=False)
 
-    async def live(self, draw: Drawing, *, streams: Callable[[str], bool] = lambda stream: True) -> None:
-        """Draws a part now, and again whenever one of its streams has moved."""
-        part = ui.element("div").classes("tb-stack")
+    async def live(
+        self,
+        draw: Drawing,
+        *,
+        streams: Callable[[str], bool] = lambda stream: True,
+        every: float = _REDRAW_SECONDS,
+    ) -> None:
+        """Draws a part now, and again whenever one of its streams has moved, at most every so many seconds."""
+        outer = ui.element("div")
         heads = await self.read(self.book.heads, tape=True)
+        with outer:
+            shown = ui.element("div").classes("tb-stack")
+        with shown:
+            await draw_or_say(draw)
 
         async def redraw() -> None:
-            nonlocal heads
+            nonlocal heads, shown
             changed = await self.read(self.book.changes, heads)
             heads = changed.heads
             # Only what concerns this part: a chart that is drawn anew loses its zoom.
-            if any(streams(each.stream) for each in changed.moved):
-                part.clear()
-                with part:
-                    await draw_or_say(draw)
+            if not any(streams(each.stream) for each in changed.moved):
+                return
+            # Drawn out of sight and then exchanged: reads take a moment, in which a page would jump.
+            with outer:
+                fresh = ui.element("div").classes("tb-stack tb-unseen")
+            with fresh:
+                await draw_or_say(draw)
+            fresh.classes(remove="tb-unseen")
+            shown.delete()
+            shown = fresh
 
-        with part:
-            await draw_or_say(draw)
-        ui.timer(_REDRAW_SECONDS, redraw)
+        ui.timer(every, redraw)
 
 
 async def draw_or_say(draw: Drawing) -> None:
@@ -84,6 +102,11 @@ async def draw_or_say(draw: Drawing) -> None:
         await draw()
     except TapebookError as error:
         ui.html(alert("This cannot be shown", [str(error)], "bad"), sanitize=False)
+
+
+def page(path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a coroutine the page of an address."""
+    return ui.page(path, response_timeout=_RESPONSE_SECONDS)
 
 
 @contextmanager
@@ -136,6 +159,20 @@ def _navigation(path: str) -> Markup:
     )
     skip = tag("a", "Skip to the content", href="#content", cls="tb-skip")
     return tag("div", skip, tag("nav", brand, items, tag("div", cls="tb-gap"), foot, cls="tb-nav", aria_label="Pages"))
+
+
+async def choose_agent(frame: PageFrame, wanted: str, *, everybody: bool | None = None) -> str:
+    """The agent that is asked for, or the first; draws the choice, with all of them together where that can be."""
+    names = [each["name"] for each in await frame.read(frame.book.agents)]
+    # An agent that was removed since the address was made is no error.
+    chosen = wanted if wanted in names else "" if everybody or not names else names[0]
+    last = [("all together", f"{frame.path}?all=1", not chosen)] if everybody is not None else []
+    if names:
+        choices = [(name, f"{frame.path}?{query_of(agent=name)}", name == chosen) for name in names]
+        frame.html(picks("Agent", [*choices, *last]))
+    else:
+        frame.html(sheet("Agents", empty("No agent yet", "Add the first:", "tapebook agents add NAME --watch BTC")))
+    return chosen
 
 
 def chart(options: Mapping[str, Any], label: str, *, size: str = "", opens: bool = False) -> ui.echart:

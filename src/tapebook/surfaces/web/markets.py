@@ -1,46 +1,47 @@
 """The market: one symbol with its features, the registry by category, prediction markets, capital, and gaps."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from nicegui import ui
 
 from tapebook.api.app import Tapebook
 from tapebook.domain.text import plural
 from tapebook.errors import TapebookError
 from tapebook.surfaces.web.charts import candle_options
-from tapebook.surfaces.web.frame import PageFrame, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import PageFrame, chart, draw_or_say, page, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
     Markup,
     badge,
+    bar,
+    compact,
     empty,
     figures,
     key_values,
+    label,
+    length_text,
     link,
     moment,
     number,
     picks,
     plain_value,
     price,
+    share,
     sheet,
+    signed_share,
+    sparkline,
     table,
     tag,
 )
 
 _BARS_SHOWN = 200
+_DECIMAL = re.compile(r"-?\d+(\.\d+)?")
 # The rest of the registry is found by its category.
 _LISTED = 200
 _ASSETS = [
-    *(
-        Cells("symbol", "tb-fit"),
-        Cells("name"),
-        Cells("kind", "tb-fit"),
-        Cells("categories", "long"),
-        Cells("tick", "num"),
-    ),
-    *(Cells("lot", "num"), Cells("leverage", "num"), Cells("sources", "tb-fit")),
+    *(Cells("symbol", "tb-fit"), Cells("name"), Cells("kind", "tb-fit"), Cells("categories", "long")),
+    *(Cells("tick", "num"), Cells("lot", "num"), Cells("max leverage", "num"), Cells("sources", "tb-fit")),
 ]
 _BLOCKS = {
     "liquidityProfile": "Liquidity",
@@ -49,14 +50,15 @@ _BLOCKS = {
     "positioningPressure": "Positioning",
 }
 _HIDDEN = ("at", "ageSeconds", "stale")
+_BAR_CHOICES = (1, 5, 15, 60, 240)
 
 
 def register(book: Tapebook) -> None:
     """Adds the page."""
 
-    @ui.page("/market")
+    @page("/market")
     async def market(symbol: str = "", minutes: int = 5, category: str = "") -> None:
-        with page_frame(book, "/market", title="Market", lead="What the tape knows, and how old it is") as frame:
+        with page_frame(book, "/market", title="Market", lead="What is on the tape, and how old it is") as frame:
             await draw_or_say(lambda: _market(frame, symbol, minutes, category))
 
 
@@ -67,8 +69,14 @@ async def _market(frame: PageFrame, wanted: str, minutes: int, category: str) ->
     if symbol:
         others = [] if symbol in watched else [symbol]
         choices = [(each, f"/market?{query_of(symbol=each)}", each == symbol) for each in [*watched, *others]]
-        frame.html(picks("Symbol", choices))
-        await frame.live(lambda: _symbol(frame, symbol, minutes), streams=lambda stream: stream == "tape")
+        length = minutes if minutes in _BAR_CHOICES else 5
+        lengths = [
+            (length_text(each), f"/market?{query_of(symbol=symbol, minutes=each)}", each == length)
+            for each in _BAR_CHOICES
+        ]
+        frame.html(tag("div", picks("Symbol", choices), picks("Bar", lengths), cls="tb-controls"))
+        # Less often than the market moves: whoever zooms into the chart wants it to stay.
+        await frame.live(lambda: _symbol(frame, symbol, length), streams=lambda stream: stream == "tape", every=10.0)
     await _registry(frame, category)
 
 
@@ -77,18 +85,18 @@ async def _symbol(frame: PageFrame, symbol: str, minutes: int) -> None:
         found: Mapping[str, Any] = await frame.read(frame.book.market, symbol)
         bars = await frame.read(frame.book.candles, symbol, minutes=minutes, most=_BARS_SHOWN)
     except TapebookError as error:
-        frame.html(sheet(symbol, empty("Nothing on the tape", str(error), "tapebook ingest", "tapebook demo")))
+        frame.html(sheet(symbol, empty("Nothing of it is on the tape", str(error), "tapebook ingest", "tapebook demo")))
         return
     # The longest horizon, so that nothing known is left out.
     context = (await frame.read(frame.book.market_context, [symbol], horizon="position")).get(symbol, {})
     frame.html(_figures(found))
-    with sheet_of(f"{symbol}, bars of {minutes} minutes", found["asOf"][:16].replace("T", " ") + " UTC"):
+    with sheet_of(f"{symbol}, {length_text(minutes)} bars", found["asOf"][:16].replace("T", " ") + " UTC"):
         if bars:
             chart(candle_options(bars, []), f"Candles of {symbol}")
         else:
-            frame.html(empty("No bars", "Bars appear when their minutes have ended."))
+            frame.html(empty("No bars yet", "A bar appears when its minutes have ended."))
     frame.html(
-        tag("div", [_block(title, found.get(name)) for name, title in _BLOCKS.items()], cls="tb-masonry"),
+        tag("div", [_block(title, found.get(name)) for name, title in _BLOCKS.items()], cls="tb-quarters"),
         tag("div", _predictions(context.get("predictionMarkets")), _macro(context.get("macro")), cls="tb-columns"),
         _gaps(found.get("gaps") or []),
     )
@@ -107,10 +115,10 @@ def _figures(found: Mapping[str, Any]) -> Markup:
                 regime["tag"].replace("_", " ") if regime else "–",
                 plural(regime["bars"], "bar") if regime else "",
             ),
-            ("Funding a year", _percent(funding.get("fundingRateAnnual")), funding.get("regime", "")),
-            ("Volatility, 24 h", _percent(volatility.get("annualizedVol24h")), volatility.get("regime", "")),
-            ("Spread", f"{spread} bps" if spread else "–", "of the newest book"),
-            ("Open gaps", number(sum(not gap["filled"] for gap in found.get("gaps") or [])), "within the hour"),
+            ("Funding, annual", _percent(funding.get("fundingRateAnnual")), funding.get("regime", "")),
+            ("Volatility, annual", _percent(volatility.get("annualizedVol24h")), volatility.get("regime", "")),
+            ("Spread, bps", f"{float(spread):.2f}" if spread else "–", "newest order book"),
+            ("Open gaps", number(sum(not gap["filled"] for gap in found.get("gaps") or [])), "in the past hour"),
         ]
     )
 
@@ -126,9 +134,23 @@ def _age(block: Mapping[str, Any]) -> str:
 
 def _block(title: str, block: Mapping[str, Any] | None) -> Markup:
     if block is None:
-        return sheet(title, empty("Not known", "Features are derived every five minutes of market."))
-    values = {name: plain_value(value) for name, value in block.items() if name not in _HIDDEN}
-    return sheet(title, key_values(values), note=badge(_age(block), "warn" if block["stale"] else ""))
+        return sheet(title, empty("Not known yet", "Features are computed every five minutes of market time."))
+    values = {label(name): _feature_text(name, value) for name, value in block.items() if name not in _HIDDEN}
+    return sheet(title, key_values(values, numbers=True), note=_age_badge(block))
+
+
+def _feature_text(name: str, value: Any) -> str:
+    """A feature as people read it: dollars in short, and no zeros that say nothing."""
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        if "Usd" in name:
+            return compact(float(value))
+        whole, point, rest = value.partition(".")
+        return whole + (point + rest).rstrip("0").rstrip(".") if point else whole
+    return label(value) if isinstance(value, str) else plain_value(value)
+
+
+def _age_badge(block: Mapping[str, Any]) -> Markup:
+    return badge(_age(block), "warn" if block["stale"] else "")
 
 
 def _predictions(block: Mapping[str, Any] | None) -> Markup:
@@ -136,60 +158,74 @@ def _predictions(block: Mapping[str, Any] | None) -> Markup:
     if block is None:
         return sheet(
             "Prediction markets",
-            empty("None is known", "Add the source and follow it:", 'sources = ["hyperliquid", "polymarket"]'),
+            empty("None is known", "Add the source to tapebook.toml:", 'sources = ["hyperliquid", "polymarket"]'),
         )
-    rows = [
+    rows: list[list[Child]] = [
         [
             each.get("question", ""),
-            plain_value(each.get("probability")),
-            plain_value(each.get("endsAt") or each.get("end")),
+            share(float(each["probability"])) if each.get("probability") else "–",
+            bar(float(each.get("probability") or 0), 1.0),
+            signed_points(each.get("shift24h")),
+            (each.get("endsAt") or each.get("end") or "–")[:10],
         ]
         for part in ("immediate", "later", "recentlyClosed")
         for each in (block.get(part) or {}).get("top", ())
     ]
-    columns = [Cells("question", "long"), Cells("probability", "num"), Cells("ends", "tb-fit")]
-    lead = {
-        "bias": plain_value(block.get("immediateBias")),
-        "shift in an hour": plain_value(block.get("probabilityShift1h")),
-    }
+    columns = [
+        Cells("question", "long"),
+        Cells("chance", "num"),
+        Cells(""),
+        Cells("24 h", "num"),
+        Cells("ends", "tb-fit"),
+    ]
+    shift = block.get("probabilityShift1h")
+    lead = {"bias": label(plain_value(block.get("immediateBias"))), "shift in the past hour": signed_points(shift)}
     listed = table(columns, rows, label="Prediction markets") if rows else None
     return sheet(
-        "Prediction markets", key_values(lead), listed, note=badge(_age(block), "warn" if block["stale"] else "")
+        "Prediction markets", tag("div", key_values(lead), cls="tb-body"), listed, note=_age_badge(block), flush=True
     )
+
+
+def signed_points(text: str | None) -> Markup:
+    """A change of a probability, in percentage points."""
+    return signed_share(None if text is None else float(text), 1)
 
 
 def _macro(block: Mapping[str, Any] | None) -> Markup:
+    """Capital: the newest value of each measure, and how it went before."""
     if block is None:
         return sheet(
-            "Capital",
-            empty("Nothing is known", "Add the source and follow it:", 'sources = ["hyperliquid", "defillama"]'),
+            "Capital and macro",
+            empty("None is known", "Add the source to tapebook.toml:", 'sources = ["hyperliquid", "defillama"]'),
         )
+    # Rows come newest first; each has every measure of its channel.
+    series: dict[tuple[str, str], list[Any]] = {}
+    for each in block["rows"]:
+        for name, value in each.items():
+            if name not in (*_HIDDEN, "channel", "subject"):
+                series.setdefault((each["subject"], name), []).append(value)
     rows = [
-        [
-            each["channel"],
-            each["subject"],
-            ", ".join(
-                f"{key} {plain_value(value)}"
-                for key, value in each.items()
-                if key not in (*_HIDDEN, "channel", "subject")
-            ),
-        ]
-        for each in block["rows"]
+        [subject, label(name), _feature_text(name, values[0]), _history(name, values)]
+        for (subject, name), values in series.items()
     ]
-    columns = [Cells("channel", "tb-fit"), Cells("subject", "tb-fit"), Cells("figures", "long")]
+    columns = [Cells("of", "tb-fit"), Cells("measure", "long"), Cells("newest", "num"), Cells("before")]
     return sheet(
-        "Capital",
-        table(columns, rows, label="Rows of capital"),
-        note=badge(_age(block), "warn" if block["stale"] else ""),
-        flush=True,
+        "Capital and macro", table(columns, rows, label="Measures of capital"), note=_age_badge(block), flush=True
     )
+
+
+def _history(name: str, values: Sequence[Any]) -> Markup:
+    numbers = [float(each) for each in values if isinstance(each, str) and _DECIMAL.fullmatch(each)]
+    return sparkline(numbers[::-1], name=label(name))
 
 
 def _gaps(gaps: Sequence[Mapping[str, Any]]) -> Markup:
     if not gaps:
         return sheet(
             "Gaps",
-            empty("No gap within the hour", "Time without news is written down here, and filled where it can be."),
+            empty(
+                "No gap in the past hour", "Stretches without data are recorded here, and backfilled where possible."
+            ),
         )
     rows: list[list[Child]] = [
         [
@@ -220,7 +256,7 @@ async def _registry(frame: PageFrame, category: str) -> None:
     choices = [(f"all {len(every)}", "/market", not category)]
     choices += [(f"{name} {counts[name]}", f"/market?{query_of(category=name)}", name == category) for name in names]
     rows = [_asset_row(asset) for asset in chosen[:_LISTED]]
-    frame.html(tag("div", picks("Category", choices), style="overflow-x:auto"))
+    frame.html(tag("div", picks("Category", choices), cls="tb-scroll"))
     more = (
         f"{plural(len(chosen), 'market')}, the first {_LISTED} are shown"
         if len(chosen) > _LISTED
@@ -229,11 +265,9 @@ async def _registry(frame: PageFrame, category: str) -> None:
     body = (
         table(_ASSETS, rows, label="Registry of markets")
         if rows
-        else empty("No market is known", "Follow a source:", "tapebook ingest")
+        else empty("No market is known yet", "Follow a source:", "tapebook ingest")
     )
-    frame.html(
-        sheet("Registry", tag("div", body, style="max-height:480px;overflow:auto", tabindex="0"), note=more, flush=True)
-    )
+    frame.html(sheet("Registry", tag("div", body, cls="tb-limited", tabindex="0"), note=more, flush=True))
 
 
 def _asset_row(asset: Mapping[str, Any]) -> list[Child]:

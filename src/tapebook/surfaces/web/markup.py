@@ -6,6 +6,7 @@
 sign and an arrow besides their colour, moments are UTC.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ from tapebook.domain.money import E8, short_price, to_units
 from tapebook.domain.text import sanitise
 
 NOTHING = "–"
+# A capital that begins a word of a name, and a figure that follows letters; `24h` stays together.
+_WORD_START = re.compile(r"(?<=[a-z0-9])[A-Z]|(?<=[a-z])[0-9]")
+_UNITS = ((1e12, " T"), (1e9, " B"), (1e6, " M"))
 # Elements that have no end tag.
 _VOID = frozenset(("br", "hr", "input"))
 
@@ -110,9 +114,28 @@ def number(value: float | None, digits: int = 0) -> str:
     return NOTHING if value is None else f"{value:,.{digits}f}"
 
 
+def compact(value: float) -> str:
+    """A large number in short, such as `262.4 B`."""
+    unit, name = next((each for each in _UNITS if abs(value) >= each[0]), (1.0, ""))
+    return f"{value / unit:,.4g}{name}"
+
+
 def price(value: float | None) -> str:
-    """A price as the exchange quotes it."""
-    return NOTHING if value is None else short_price(to_units(value, E8))
+    """A price as the exchange quotes it, with separated thousands."""
+    if value is None:
+        return NOTHING
+    whole, point, rest = short_price(to_units(value, E8)).partition(".")
+    return f"{int(whole):,}{point}{rest}"
+
+
+def size(value: float | None) -> str:
+    """How much is held or ordered, to six figures."""
+    return NOTHING if value is None else f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"
+
+
+def label(name: str) -> str:
+    """A name of the façade as people read it: `spreadBps` and `spread_bps` are "spread bps"."""
+    return _WORD_START.sub(lambda found: f" {found[0].lower()}", name).replace("_", " ").strip()
 
 
 def moment(value: str | None, *, seconds: bool = False) -> Markup:
@@ -120,6 +143,13 @@ def moment(value: str | None, *, seconds: bool = False) -> Markup:
     if value is None:
         return Markup(NOTHING)
     return tag("time", value[: 19 if seconds else 16].replace("T", " "), datetime=value, title=f"{value} UTC")
+
+
+def span_text(equity: Mapping[str, Any]) -> str:
+    """The time a line of equity covers."""
+    # A home that is younger than the period begins with its first posting.
+    first = equity["points"][0]["at"] if equity["points"] else equity["since"]
+    return f"{first[:16].replace('T', ' ')} to {equity['until'][:16].replace('T', ' ')} UTC"
 
 
 def badge(text: str, tone: str = "") -> Markup:
@@ -158,14 +188,12 @@ def sheet(title: str, *body: Child, note: Child = None, flush: bool = False) -> 
 
 def figures(cards: Iterable[tuple[str, Child, Child]]) -> Markup:
     """The numbers on top of a page: what, how much, and what stands behind it."""
-    return tag(
-        "div",
-        [
-            tag("div", tag("span", name), tag("b", value), tag("small", note) if note else None, cls="tb-figure")
-            for name, value, note in cards
-        ],
-        cls="tb-figures",
-    )
+    shown = [
+        tag("div", tag("span", name), tag("b", value), tag("small", note) if note else None, cls="tb-figure")
+        for name, value, note in cards
+    ]
+    # Their number decides the columns: a row that is not full looks like something is missing.
+    return tag("div", shown, cls="tb-figures", style=f"--n:{len(shown)};--half:{-(-len(shown) // 2)}")
 
 
 def empty(title: str, advice: Child, *commands: str) -> Markup:
@@ -181,17 +209,23 @@ def alert(title: str, lines: Iterable[Child], tone: str = "") -> Markup:
     return tag("div", tag("b", title), body, cls=f"tb-alert {tone}".strip(), role="status")
 
 
-def key_values(pairs: Mapping[str, Child], *, spread: bool = False) -> Markup:
-    """Names and values in two columns; many of them are spread over the width."""
+def length_text(minutes: int) -> str:
+    """The length of a bar."""
+    return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"
+
+
+def key_values(pairs: Mapping[str, Child], *, spread: bool = False, numbers: bool = False) -> Markup:
+    """Names and values in two columns; many are spread over the width, and numbers end at one edge."""
     rows = [together(tag("dt", name), tag("dd", value)) for name, value in pairs.items()]
     if spread:
         return tag("dl", [tag("div", row) for row in rows], cls="tb-key tb-spread")
-    return tag("dl", rows, cls="tb-key")
+    return tag("dl", rows, cls="tb-key tb-numbers" if numbers else "tb-key")
 
 
-def text_block(text: str, *, wrap: bool = True) -> Markup:
+def text_block(text: str, *, wrap: bool = True, tall: bool = False) -> Markup:
     """A text as it is, in figures of one width."""
-    return tag("pre", text, cls="tb-text" if wrap else "tb-text tb-nowrap", tabindex="0")
+    cls = "tb-text" + ("" if wrap else " tb-nowrap") + (" tb-long" if tall else "")
+    return tag("pre", text, cls=cls, tabindex="0")
 
 
 def bar(value: float, of: float | None) -> Markup:
@@ -199,6 +233,28 @@ def bar(value: float, of: float | None) -> Markup:
     used = min(1.0, value / of) if of else 0.0
     over = bool(of) and value > (of or 0)
     return tag("span", tag("i", cls="over" if over else None, style=f"width:{used:.1%}"), cls="tb-bar")
+
+
+def sparkline(values: Sequence[float], *, name: str) -> Markup:
+    """A small line of values, with words for those who do not see it."""
+    if len(values) < 2:
+        return Markup(NOTHING)
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    step = 100 / (len(values) - 1)
+    points = " ".join(f"{place * step:.1f},{22 - 20 * (each - low) / span:.1f}" for place, each in enumerate(values))
+    # A stroke that keeps its width, for the drawing is stretched to its cell.
+    style = 'fill="none" stroke="currentColor" stroke-width="1.5" vector-effect="non-scaling-stroke"'
+    line = f'<polyline points="{points}" {style}/>'
+    tone = "tb-up" if values[-1] > values[0] else "tb-down" if values[-1] < values[0] else "tb-flat"
+    said = f"{name}: from {values[0]:,.6g} to {values[-1]:,.6g}"
+    return tag(
+        "span",
+        Markup(f'<svg viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true">{line}</svg>'),
+        cls=f"tb-spark {tone}",
+        role="img",
+        aria_label=said,
+        title=said,
+    )
 
 
 def interval(low: float, value: float, high: float, *, span: tuple[float, float]) -> Markup:

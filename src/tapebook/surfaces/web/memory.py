@@ -1,6 +1,7 @@
-"""What agents learned: lessons with evidence, experience with intervals and look-alikes, and the layers of time."""
+"""What agents learned: lessons with their evidence, and experience with intervals and look-alikes."""
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,16 @@ from tapebook.api.experience import IntervalView
 from tapebook.domain.text import plural
 from tapebook.surfaces.web.charts import calibration_options, neighbour_options
 from tapebook.surfaces.web.documents import diff_block
-from tapebook.surfaces.web.frame import PageFrame, chart, draw_or_say, page_frame, query_of, sheet_of
+from tapebook.surfaces.web.frame import (
+    PageFrame,
+    chart,
+    choose_agent,
+    draw_or_say,
+    page,
+    page_frame,
+    query_of,
+    sheet_of,
+)
 from tapebook.surfaces.web.markup import (
     Cells,
     Child,
@@ -21,12 +31,9 @@ from tapebook.surfaces.web.markup import (
     empty,
     figures,
     interval,
-    key_values,
-    link,
     moment,
     number,
     picks,
-    plain_value,
     share,
     sheet,
     signed_bps,
@@ -37,23 +44,18 @@ from tapebook.surfaces.web.markup import (
 )
 
 _LESSONS = [
-    *(Cells("lesson", "long"), Cells("state", "tb-fit"), Cells("found in", "num"), Cells("effect bps", "num")),
-    *(
-        Cells("95 %"),
-        Cells("later trades", "num"),
-        Cells("later bps", "num"),
-        Cells("for", "num"),
-        Cells("against", "num"),
-    ),
+    *(Cells("hypothesis", "long"), Cells("state", "tb-fit"), Cells("found in", "num"), Cells("effect bps", "num")),
+    *(Cells("95 % interval"), Cells("later trades", "num"), Cells("later bps", "num")),
+    *(Cells("evidence for", "num"), Cells("against", "num")),
 ]
-_CHANGES = [Cells("at", "tb-fit"), Cells("what", "tb-fit"), Cells("lesson", "long")]
+_CHANGES = [Cells("at", "tb-fit"), Cells("change", "tb-fit"), Cells("hypothesis", "long")]
 _RECORDS = [
     *(
         Cells("name", "tb-fit"),
         Cells("trades", "num"),
         Cells("net USD", "num"),
-        Cells("bps a trade", "num"),
-        Cells("95 %"),
+        Cells("mean bps", "num"),
+        Cells("95 % interval"),
     ),
     *(Cells("won", "num"), Cells("trend", "tb-fit")),
 ]
@@ -62,51 +64,31 @@ _ALIKE = [
     *(Cells("4 h", "num"), Cells("24 h", "num")),
 ]
 _TONES = {"confirmed": "good", "retired": "bad", "refused": "bad"}
-LAYERS = {
-    **{"L1": "all time", "L2": "years", "L3": "quarters", "L4": "months"},
-    **{"L5": "weeks", "L6": "days", "L7": "now"},
-}
-"""The layers from the longest to this moment."""
 
 
 def register(book: Tapebook) -> None:
     """Adds the pages."""
 
-    @ui.page("/lessons")
+    @page("/lessons")
     async def lessons(agent: str = "") -> None:
-        with page_frame(book, "/lessons", title="Lessons", lead="Claims that later trades confirm or retire") as frame:
-            name = await _choose_agent(frame, agent)
+        with page_frame(
+            book, "/lessons", title="Lessons", lead="Hypotheses that later trades confirm or retire"
+        ) as frame:
+            name = await choose_agent(frame, agent)
             if name:
                 await frame.live(lambda: _lessons(frame, name), streams=lambda stream: stream.startswith(f"{name}."))
 
-    @ui.page("/experience")
+    @page("/experience")
     async def experience(agent: str = "", symbol: str = "") -> None:
         with page_frame(
-            book, "/experience", title="Experience", lead="Where an agent does well, and what is alike"
+            book,
+            "/experience",
+            title="Experience",
+            lead="Where an agent does well, and what was like now",
         ) as frame:
-            name = await _choose_agent(frame, agent)
+            name = await choose_agent(frame, agent)
             if name:
                 await draw_or_say(lambda: _experience(frame, name, symbol))
-
-    @ui.page("/horizons")
-    async def horizons(agent: str = "", all: int = 0) -> None:
-        with page_frame(book, "/horizons", title="Horizons", lead="From all time down to this moment") as frame:
-            name = await _choose_agent(frame, agent, everybody=bool(all))
-            await draw_or_say(lambda: _horizons(frame, name))
-
-
-async def _choose_agent(frame: PageFrame, wanted: str, *, everybody: bool | None = None) -> str:
-    """The agent that is asked for, or the first; draws the choice, with all of them together where that can be."""
-    names = [each["name"] for each in await frame.read(frame.book.agents)]
-    # An agent that was removed since the address was made is no error.
-    chosen = wanted if wanted in names else "" if everybody or not names else names[0]
-    last = [("all together", f"{frame.path}?all=1", not chosen)] if everybody is not None else []
-    if names:
-        choices = [(name, f"{frame.path}?{query_of(agent=name)}", name == chosen) for name in names]
-        frame.html(picks("Agent", [*choices, *last]))
-    else:
-        frame.html(sheet("Agents", empty("No agent yet", "Add the first:", "tapebook agents add NAME --watch BTC")))
-    return chosen
 
 
 async def _lessons(frame: PageFrame, name: str) -> None:
@@ -114,15 +96,33 @@ async def _lessons(frame: PageFrame, name: str) -> None:
     notes = await frame.read(frame.book.lessons, name, most=6)
     rows = [_lesson_row(each) for each in found["lessons"]]
     none = empty(
-        "No lesson yet",
-        "A claim is registered when trades carry it with the search accounted for; on noise there is none.",
-        f"tapebook lessons show {name}",
+        "No hypothesis yet",
+        "One is registered when enough closed trades support it after correction for the search; noise gives none.",
+        f"tapebook trades {name}",
     )
+    frame.html(_lesson_figures(found["lessons"], notes))
     frame.html(sheet("Hypotheses", table(_LESSONS, rows, label="Lessons") if rows else none, flush=bool(rows)))
     changes = [[moment(each["at"]), badge(each["change"]), each["lesson"]["statement"]] for each in found["history"]]
     if changes:
-        frame.html(sheet("What happened to them", table(_CHANGES, changes, label="History of lessons"), flush=True))
+        frame.html(sheet("History", table(_CHANGES, changes, label="History of lessons"), flush=True))
     frame.html(_notes(notes))
+
+
+def _lesson_figures(lessons: Sequence[Mapping[str, Any]], notes: Sequence[Mapping[str, Any]]) -> Markup:
+    counts = Counter(each["status"] for each in lessons)
+    newest = notes[0] if notes else None
+    return figures(
+        [
+            ("Hypotheses", number(len(lessons)), "registered"),
+            ("Confirmed", number(counts["confirmed"]), "by later trades"),
+            ("Retired", number(counts["retired"]), "by later trades"),
+            (
+                "Newest note",
+                moment(newest["generated_at"]) if newest else "–",
+                f"of {plural(newest['trades_considered'], 'trade')}" if newest else "no reflection yet",
+            ),
+        ]
+    )
 
 
 def _lesson_row(lesson: Mapping[str, Any]) -> list[Child]:
@@ -133,7 +133,7 @@ def _lesson_row(lesson: Mapping[str, Any]) -> list[Child]:
         together(
             badge(lesson["status"], _TONES.get(lesson["status"], "")),
             " ",
-            None if lesson["stated"] else badge("not told"),
+            None if lesson["stated"] else badge("not in the prompt"),
         ),
         f"{lesson['n']} of {lesson['n'] + lesson['rest_n']}",
         signed_bps(lesson["effect_bps"]),
@@ -148,7 +148,7 @@ def _lesson_row(lesson: Mapping[str, Any]) -> list[Child]:
 def _notes(notes: Sequence[Mapping[str, Any]]) -> Markup:
     """The note that stands, and those before it as what changed."""
     if not notes:
-        return sheet("Note", empty("No note yet", "A reflection writes one when enough trades have ended."))
+        return sheet("Notes", empty("No note yet", "A reflection writes one when enough trades have closed."))
     blocks = []
     for place, note in enumerate(notes):
         # Notes come newest first.
@@ -160,14 +160,14 @@ def _notes(notes: Sequence[Mapping[str, Any]]) -> Markup:
             badge(note["status"], tone),
             " ",
             moment(note["generated_at"]),
-            f" by {note['written_by']}, of {plural(note['trades_considered'], 'trade')}",
+            f" · written by {note['written_by']} from {plural(note['trades_considered'], 'trade')}",
         )
         shown = (
             tag("pre", note["lessons_text"], cls="tb-text", tabindex="0") if not place else diff_block(list(lines)[2:])
         )
         problem = tag("p", note["problem"]) if note["problem"] else None
         blocks.append(tag("details", head, problem, shown, cls="tb-more", open=not place))
-    return sheet("Notes", blocks, note="the newest whole, those before as differences", flush=True)
+    return sheet("Notes", blocks, note="the newest in full, older ones as diffs", flush=True)
 
 
 async def _experience(frame: PageFrame, name: str, symbol: str) -> None:
@@ -176,33 +176,28 @@ async def _experience(frame: PageFrame, name: str, symbol: str) -> None:
     frame.html(
         figures(
             [
-                ("Outcomes", number(report["outcomes"]), f"{signed_text(every['net_usd'])} USD net"),
+                ("Closed trades", number(report["outcomes"]), f"{every['net_usd']:+,.2f} USD net"),
                 (
                     "Won",
                     share(every["win_rate"]["value"], 0) if every["win_rate"] else "–",
                     _range(every["win_rate"], 100, "%"),
                 ),
                 (
-                    "A trade",
+                    "Mean result, bps",
                     signed_bps(every["mean_bps"]["value"]) if every["mean_bps"] else "–",
                     _range(every["mean_bps"], 1, " bps"),
                 ),
-                ("Situations", number(report["situations"]), "fitted" if report["fit"] else "too few to compare yet"),
+                ("Situations", number(report["situations"]), "compared" if report["fit"] else "too few to compare"),
             ]
         )
     )
     await _alike(frame, name, symbol)
     with ui.element("div").classes("tb-columns"):
         with ui.element("div"):
-            frame.html(_providers(report["providers"]), _records("By regime", report["regimes"]))
+            frame.html(providers_sheet(report["providers"]), _records("By regime", report["regimes"]))
         with ui.element("div"):
             _calibration(frame, report["calibration"])
             frame.html(_records("By asset", report["assets"]))
-
-
-def signed_text(value: float) -> str:
-    """A result as plain text."""
-    return f"{value:+,.2f}"
 
 
 def _range(estimate: IntervalView | None, factor: float, unit: str) -> str:
@@ -212,16 +207,16 @@ def _range(estimate: IntervalView | None, factor: float, unit: str) -> str:
 
 
 def _calibration(frame: PageFrame, points: Sequence[Mapping[str, Any]]) -> None:
-    with sheet_of("Calibration", "as sure as right lies on the dashed line"):
+    with sheet_of("Calibration", "confidence against how often it won"):
         if points:
-            chart(calibration_options(points), "How sure the agent was against how often it was right", size="tb-low")
+            chart(calibration_options(points), "Confidence of the agent against how often it won", size="tb-low")
         else:
-            frame.html(empty("Nothing to compare yet", "Trades that ended fill this curve."))
+            frame.html(empty("No closed trade yet", "The curve fills as trades close."))
 
 
 def _records(title: str, records: Sequence[Mapping[str, Any]]) -> Markup:
     if not records:
-        return sheet(title, empty("No record yet", "Records are made of trades that have ended."))
+        return sheet(title, empty("No record yet", "Records fill as trades close."))
     means = [each["mean_bps"] for each in records if each["mean_bps"]]
     # One scale for all rows, so that they can be compared.
     widest = max([1.0, *(abs(each[end]) for each in means for end in ("low", "high"))])
@@ -242,29 +237,30 @@ def _record_row(record: Mapping[str, Any], widest: float) -> list[Child]:
     ]
 
 
-def _providers(providers: Sequence[Mapping[str, Any]]) -> Markup:
+def providers_sheet(providers: Sequence[Mapping[str, Any]]) -> Markup:
+    """How much each provider weighs, and what its trades came to."""
     if not providers:
-        return sheet("Whom it trusts", empty("Nobody yet", "Providers are compared when their trades have ended."))
+        return sheet("Providers", empty("No record yet", "Providers are compared as their trades close."))
     columns = [
         Cells("provider", "tb-fit"),
         Cells("weight", "num"),
         Cells(""),
         Cells("trades", "num"),
-        Cells("bps a trade", "num"),
+        Cells("mean bps", "num"),
     ]
-    # Weights are compared with the largest; they do not add up to one everywhere.
-    most = max(each["weight"] for each in providers) or 1.0
+    # Weights are compared with the largest: they do not add up to one everywhere. A single engine has none.
+    most = max((each["weight"] or 0.0 for each in providers), default=0.0) or 1.0
     rows = [
         [
             each["name"],
-            f"{each['weight']:.2f}",
-            bar(each["weight"], most),
+            number(each["weight"], 2),
+            bar(each["weight"], most) if each["weight"] is not None else "–",
             number(each["n"]),
             signed_bps(each["mean_bps"]["value"]) if each["mean_bps"] else "–",
         ]
         for each in providers
     ]
-    return sheet("Whom it trusts", table(columns, rows, label="Providers and their weights"), flush=True)
+    return sheet("Providers", table(columns, rows, label="Providers and their weights"), flush=True)
 
 
 async def _alike(frame: PageFrame, name: str, symbol: str) -> None:
@@ -273,12 +269,16 @@ async def _alike(frame: PageFrame, name: str, symbol: str) -> None:
     choices = [(each, f"/experience?{query_of(agent=name, symbol=each)}", each == shown) for each in profile["watch"]]
     frame.html(picks("Symbol", choices))
     found = await frame.read(frame.book.experience.similar, name, shown)
-    seen = "nothing like it was seen before" if found["novel"] else "seen before"
-    note = f"of {plural(found['searched'], 'moment')}; {seen}" if found["searched"] else ""
-    with sheet_of(f"{shown} now, and the moments most like it", note):
+    seen = "unlike anything seen" if found["novel"] else "seen before"
+    note = f"{plural(found['searched'], 'moment')} searched, {seen}" if found["searched"] else ""
+    with sheet_of(f"{shown} now and its nearest neighbours", note):
         if not found["neighbours"]:
             frame.html(
-                empty("Nothing alike yet", "Moments are noted every hour, and compared when there are enough of them.")
+                empty(
+                    "No neighbour yet",
+                    "A moment is recorded every hour; they are compared when there are enough of them.",
+                    f"tapebook experience similar {name} {shown}",
+                )
             )
             return
         with ui.element("div").classes("tb-columns"):
@@ -294,50 +294,3 @@ async def _alike(frame: PageFrame, name: str, symbol: str) -> None:
             ]
             listed = table(_ALIKE, rows, label="The moments most alike, and the moves after them in basis points")
             frame.html(tag("div", listed, cls="tb-scroll", tabindex="0"))
-
-
-async def _horizons(frame: PageFrame, name: str) -> None:
-    """A tree: layers, their timeframes, and what is kept of each."""
-    parts = []
-    for layer, words in LAYERS.items():
-        found = await frame.read(frame.book.horizons.show, name or None, layer=layer)
-        # Values come by key; people look for a period first.
-        frames: dict[str, list[Any]] = {}
-        for each in found:
-            frames.setdefault(each["timeframe"], []).append(each)
-        inside = [
-            _timeframe(time, rows, is_open=not place) for place, (time, rows) in enumerate(list(frames.items())[:60])
-        ]
-        head = tag(
-            "summary", tag("b", f"{layer} · {words}"), tag("span", f" {plural(len(frames), 'period')}", cls="tb-note")
-        )
-        parts.append(
-            tag(
-                "details",
-                head,
-                inside or empty("Nothing yet", "It fills as days end."),
-                cls="tb-more",
-                open=layer in ("L1", "L6", "L7"),
-            )
-        )
-    trades = link("trades of this agent", "agents", name) if name else None
-    frame.html(sheet("Layers", parts, note=trades, flush=True))
-
-
-def _timeframe(time: str, rows: Sequence[Mapping[str, Any]], *, is_open: bool) -> Markup:
-    """One period: its values side by side, then its lists of things."""
-    lists = [
-        row for row in rows if isinstance(row["value"], list) and any(isinstance(each, dict) for each in row["value"])
-    ]
-    plain = {row["key"].replace("_", " "): plain_value(row["value"]) for row in rows if row not in lists}
-    total = next((row["value"] for row in rows if row["key"].endswith("_pnl")), None)
-    worth = signed_usd(total) if isinstance(total, int | float) else None
-    head = tag("summary", time, " ", worth, tag("span", f" {plural(len(rows), 'value')}", cls="tb-note"))
-    listed = [
-        together(
-            tag("h3", row["key"].replace("_", " ")),
-            tag("ul", [tag("li", plain_value(each)) for each in row["value"][:12]]),
-        )
-        for row in lists
-    ]
-    return tag("details", head, key_values(plain, spread=True), listed, cls="tb-more", open=is_open)

@@ -19,7 +19,7 @@ from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import is_loopback
 from tapebook.surfaces.http.server import create_app
-from tapebook.surfaces.web import agents, backtests, decisions, documents, markets, memory, overview, system
+from tapebook.surfaces.web import agents, backtests, decisions, documents, horizons, markets, memory, overview, system
 
 # Vue compiles its templates in the page and NiceGUI writes its start into it, so scripts inside it must run; what comes
 # from outside is escaped before.
@@ -65,7 +65,7 @@ class PageHeaders:
 
 def mount_pages(app: FastAPI, book: Tapebook) -> None:
     """Puts the pages of an open home on an application, at its root."""
-    for part in (overview, agents, decisions, memory, documents, markets, backtests, system):
+    for part in (overview, agents, decisions, memory, horizons, documents, markets, backtests, system):
         part.register(book)
     static = resources.files("tapebook.surfaces.web").joinpath("static")
     ui.add_css(static.joinpath("style.css").read_text("utf-8"), shared=True)

@@ -39,11 +39,24 @@
   };
   window.tapebookCells = {
     amount: (cell) => cell.value == null ? "" : cell.value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }),
-    price: (cell) => cell.value == null ? "" : Number(cell.value.toPrecision(6)).toString(),
+    result: (cell) => cell.value == null ? "" : (cell.value > 0 ? "▲ +" : cell.value < 0 ? "▼ " : "") + window.tapebookCells.amount(cell),
+    tone: (cell) => cell.value > 0 ? "num tb-up" : cell.value < 0 ? "num tb-down" : "num",
+    price: (cell) => cell.value == null ? "" : Number(cell.value.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 8 }),
     moment: (cell) => cell.value ? cell.value.slice(0, 16).replace("T", " ") : "",
     open: (event) => open(event.data),
     openByKey: (event) => { if (event.event.key === "Enter") open(event.data); },
   };
+
+  // What somebody opened or closed stays so when its part is drawn anew.
+  const opened = new Map();
+  document.addEventListener("toggle", (event) => {
+    const name = event.target.dataset && event.target.dataset.keep;
+    if (name && event.target.isConnected) opened.set(name, event.target.open);
+  }, true);
+  new MutationObserver(() => {
+    for (const part of document.querySelectorAll(".tb-unseen details[data-keep]"))
+      if (opened.has(part.dataset.keep)) part.open = opened.get(part.dataset.keep);
+  }).observe(document.documentElement, { childList: true, subtree: true });
 
   let waiting = 0;
   document.addEventListener("keydown", (event) => {
@@ -55,6 +68,13 @@
     }
     waiting = 0;
   });
+  // On a phone the pages are a row that scrolls: the one that is open should be seen in it.
+  const reveal = (tries) => {
+    const here = document.querySelector(".tb-nav [aria-current=page]");
+    if (here) here.scrollIntoView({ inline: "center", block: "nearest" });
+    else if (tries) setTimeout(() => reveal(tries - 1), 50);
+  };
+  document.addEventListener("DOMContentLoaded", () => reveal(100));
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-theme-switch]")) window.tapebookTheme();
   });
