@@ -47,7 +47,7 @@ from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
     from tapebook.api.processes import demo, ingest, init, init_production
-    from tapebook.desk.demo import DemoProgress
+    from tapebook.desk.aging import DemoProgress
     from tapebook.desk.health import Check
     from tapebook.desk.home_events import HomeEvent, HomeTotals
     from tapebook.desk.roles import RoleProgress

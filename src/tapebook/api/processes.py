@@ -16,7 +16,7 @@ from tapebook.api.market import ALL_SOURCES
 from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
-from tapebook.desk.demo import DemoProgress
+from tapebook.desk.aging import DemoProgress
 from tapebook.desk.supervisor import await_role
 from tapebook.errors import HomeError, RoleLost
 from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home, write_once

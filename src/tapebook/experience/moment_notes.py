@@ -118,7 +118,7 @@ class MomentNotes:
         followed = self._followed.get(deployment)
         if followed is not None and followed[0] <= seq and (followed[2] or 0) <= seq:
             return followed
-        row: Any = self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
+        row: NewestMoment | None = self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
         return row
 
     def forget_cached(self, deployment: str) -> None:

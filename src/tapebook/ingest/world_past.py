@@ -15,8 +15,9 @@ from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import Candle, FundingRate
 from tapebook.errors import StoreFailed
 from tapebook.history.importer import assumed_known_at
+from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
-from tapebook.ingest.live import retention_by_channel, run_sources
+from tapebook.ingest.live import run_sources
 from tapebook.ingest.stepwise import polled_sources
 from tapebook.tape.bars import roll_up
 from tapebook.tape.source import Source
