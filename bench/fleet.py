@@ -103,7 +103,7 @@ def _home(home: Path, server: str, *, thinks: float) -> Iterator[Path]:
 def _list_slot(home: Path, slot: int, *, agents: int) -> None:
     """What the market says at a slot, and all decisions that are due at it."""
     rooms = Rooms(home, clock=ScaledClock(slot, speed=1.0))
-    moved = [msgspec.structs.replace(each, bucket_ts=each.bucket_ts + slot - T0) for each in _market(SYMBOLS)]  # type: ignore[type-var]
+    moved = [msgspec.structs.replace(each, bucket_ts=each.bucket_ts + slot - T0) for each in _market(SYMBOLS)]
     rooms.tape.commit(moved)
     for number in range(agents):
         profile = AgentProfile(f"agent-{number:04d}", tuple(SYMBOLS), engine="hold", cadence_ms=CADENCE)
