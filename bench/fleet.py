@@ -92,7 +92,7 @@ def _home(home: Path, server: str, *, thinks: float) -> Iterator[Path]:
     calls = IN_FLIGHT if thinks else 200
     text = re.sub(r"^calls_in_flight = .*$", f"calls_in_flight = {calls}", text, flags=re.MULTILINE)
     # Workers share what there is: one that takes all leases at once would leave the others without.
-    text = re.sub(r"^batch = .*$", f"batch = {2 if thinks else 10}", text, flags=re.MULTILINE)
+    text = re.sub(r"^batch = .*$", f"batch = {2 if thinks else 20}", text, flags=re.MULTILINE)
     (home / FILE).write_text(text, "utf-8")
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(f'CREATE DATABASE "{name}"'.encode())
@@ -138,8 +138,10 @@ def work(home: Path, thinks: float) -> None:
     for line in sys.stdin:
         rooms.clock = rooms.log._clock = ScaledClock(int(line), speed=1.0)
         made, cpu = worker.made, time.process_time()
-        while worker.turn() or rooms.work.counts_by_state():
-            pass
+        while rooms.work.counts_by_state():
+            # As a worker of a desk does that has nothing in hand.
+            if not worker.turn():
+                rooms.work.wait_for_more(seconds=0.05)
         print(json.dumps({"made": worker.made - made, "cpu": time.process_time() - cpu}), flush=True)
     worker.close()
     rooms.close()

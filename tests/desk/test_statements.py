@@ -16,13 +16,15 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
 from tapebook.tick.prepare import FEATURE_FAMILIES
-from tests.desk.worker_harness import START, Shop, shops, work
+from tests.desk.worker_harness import START, Asked, Shop, buys, holds, shops, work
 from tests.replay.stage import Stage
 
 SYMBOLS = tuple(f"S{number}" for number in range(8))
 AGENTS = 3
 # Of a decision by itself the market is most: its bars, prices, book and features, which others on its symbol share.
 MOST_TOGETHER, MOST_ALONE_IN_BOOK = 8, 12
+# One account with a position in each symbol, and nobody to share its markets with.
+MOST_WITH_POSITIONS = 30
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
@@ -121,6 +123,26 @@ def test_holds_made_together_take_eight_statements_each_at_most(home: Path, stat
         counted = Counter(statements)
         assert len(shop.runs()) - made == AGENTS * len(SYMBOLS)
     assert sum(counted.values()) <= MOST_TOGETHER * AGENTS * len(SYMBOLS), counted.most_common()
+
+
+def test_holds_of_an_account_with_positions_do_not_read_every_position_again(
+    home: Path, statements: Counter[str]
+) -> None:
+    with shops(home, 1, buys) as (shop,):
+        shop.hire(AgentProfile("a", SYMBOLS, engine="hold"))
+        observe(shop, SYMBOLS, minutes=300)
+        decide_slots(shop, shop.clock, SYMBOLS, slots=2)
+        shop.engine = Asked(holds)
+        decide_slots(shop, shop.clock, SYMBOLS, slots=1)
+        shop.clock.advance(shop.clock.now() + 5 * MINUTE)
+        observe(shop, SYMBOLS)
+        shop.list_due()
+        statements.clear()
+        work(shop.worker())
+        counted = Counter(statements)
+        account = shop.rooms.book.account("a.paper", seq=shop.rooms.book.head("a.paper"))
+    assert account.portfolio.positions.keys() == set(SYMBOLS)
+    assert sum(counted.values()) <= MOST_WITH_POSITIONS * len(SYMBOLS), counted.most_common()
 
 
 def test_hold_by_itself_asks_the_book_twelve_times_at_most(home: Path, statements: Counter[str]) -> None:

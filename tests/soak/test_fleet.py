@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import re
 import shutil
@@ -148,7 +149,13 @@ def test_two_minutes_of_kills_and_two_restarts_record_every_slot_once(tmp_path: 
         with app.open(home) as book:
             assert book.verify() == []
     assert sum(crew.kills.values()) >= 20 and not restarts
-    figures = {"kills": dict(crew.kills), "server_restarts": 2, "runs": statuses, "ended_by_themselves": crew.ended}
+    figures = {
+        "kills": dict(crew.kills),
+        "server_restarts": 2,
+        "runs": statuses,
+        "ended_by_themselves": crew.ended,
+        "load_average": round(os.getloadavg()[1], 1),
+    }
     _store("kills and restarts on PostgreSQL", figures)
     assert statuses.get("failed", 0) == 0
 
@@ -245,6 +252,7 @@ def test_200_agents_on_20_symbols_for_an_hour_of_kills(tmp_path: Path, monkeypat
         "runs": statuses,
         "backlog": {"most": max(backlog), "median": sorted(backlog)[len(backlog) // 2], "end": 0},
         "worker_rss_mb": {"after_a_third": memory[third] // 2**20, "end": memory[-1] // 2**20},
+        "load_average": round(os.getloadavg()[1], 1),
         "gaps": dict(gaps),
         "gaps_not_recorded": {name: len(found.unnamed) for name, found in ledgers.items()},
     }

@@ -180,6 +180,7 @@ class MarketCache:
     def __init__(self, most: int = MAX_CACHED_MARKETS) -> None:
         self._most = most
         self._markets: dict[MarketKey, Market] = {}
+        self._prices: tuple[tuple[int, int], dict[str, Mid | None]] = ((0, 0), {})
 
     def __len__(self) -> int:
         return len(self._markets)
@@ -187,6 +188,12 @@ class MarketCache:
     def get(self, key: MarketKey) -> Market | None:
         """The market of a key, if it was read before."""
         return self._markets.get(key)
+
+    def prices(self, *, as_of: int, watermark: int) -> dict[str, Mid | None]:
+        """The prices that were last observed as of a look, as far as they were read, to be added to."""
+        if self._prices[0] != (as_of, watermark):
+            self._prices = (as_of, watermark), {}
+        return self._prices[1]
 
     def store_market(self, key: MarketKey, market: Market) -> None:
         """Keeps a market for others."""

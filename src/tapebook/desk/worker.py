@@ -82,10 +82,11 @@ def has_expired(slot: Slot, now: int) -> bool:
     return slot.trigger != "manual" and (passed or not agent.enabled)
 
 
-def begin_task(rooms: Rooms, task: Task, look: MarketCut) -> PreparedDecision | DecisionRun:
+def begin_task(rooms: Rooms, task: Task, look: MarketCut, *, followed: bool) -> PreparedDecision | DecisionRun:
     """The question of a decision; a shadow's is the question of the decision it stands beside."""
     if task.after is None:
-        return prepare_decision(rooms, task.slot, known=task.item.known, look=look, decided=task.item.made)
+        item = task.item
+        return prepare_decision(rooms, task.slot, known=item.known, look=look, decided=item.made, followed=followed)
     main = rooms.book.run(task.after)
     if main is None:
         raise UnknownName(f"there is no run {task.after}, beside which this shadow was to decide")
@@ -166,6 +167,8 @@ class Worker:
         self._shelf = MarketCache()
         # The market as it was last looked at: reading it for every batch would take more than the rest.
         self._look: MarketCut | None = None
+        # Accounts that have caught up with their broker for a decision that is begun now, and where their streams end.
+        self._followed: dict[str, int] = {}
         self._answers: SimpleQueue[tuple[PendingAnswer, EngineAnswer]] = SimpleQueue()
         self.made = self.expired = self.failed = self.lost = 0
         # Of what no run says: whoever watches the home reads the runs.
@@ -302,6 +305,7 @@ class Worker:
         look = MarketCut(self._rooms.clock.now(), self._rooms.tape.head()[0], self._shelf)
         if not self._look or self._look.tape_seq != look.tape_seq or look.as_of - self._look.as_of >= _LOOK_MS:
             self._look = look
+        self._followed.clear()
         with self._rooms.log.read_once():
             flights = [flight for task in tasks if (flight := self._open_task(task, look)) is not None]
         if not flights:
@@ -321,8 +325,12 @@ class Worker:
     def _open_task(self, task: Task, look: MarketCut) -> PendingAnswer | None:
         if not self._is_still_ours(task):
             return None
+        book, name = self._rooms.book, task.slot.deployment.id
         try:
-            opened = result_or_error(lambda: begin_task(self._rooms, task, self._look_for(task, look)))
+            followed = self._followed.get(name) == book.head(name)
+            opened = result_or_error(
+                lambda: begin_task(self._rooms, task, self._look_for(task, look), followed=followed)
+            )
         except DatabaseAway:
             raise
         except Retry:
@@ -330,6 +338,7 @@ class Worker:
             self._waiting.append(task)
             return None
         if isinstance(opened, PreparedDecision):
+            self._followed[name] = book.head(name)
             return PendingAnswer(task, opened)
         if isinstance(opened, WorkerError):
             self._fail(task, opened)

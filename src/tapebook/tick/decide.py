@@ -276,9 +276,9 @@ def _packet_prices_or_new(
 ) -> tuple[Mid | None, dict[str, int]]:
     """The newest prices; where nothing was observed since the packet, those that the packet was made of."""
     mid = seen.market.mid if seen else None
-    if mid is None or portfolio.positions.keys() - {symbol}:
+    if seen is None or mid is None or portfolio.positions.keys() - {symbol} - seen.marks.keys():
         return _newest_prices(rooms, portfolio, symbol, now=now)
-    return mid, {symbol: mid.price_e8}
+    return mid, {held: seen.marks[held] for held in portfolio.positions if held != symbol} | {symbol: mid.price_e8}
 
 
 def _newest_prices(rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int) -> tuple[Mid | None, dict[str, int]]:

@@ -424,7 +424,9 @@ def gather_situation(
         watermarks=watermarks,
         market=market,
         portfolio=account.portfolio,
-        marks=_situation_marks(rooms.tape, market, account.portfolio.positions, working=working, view=view),
+        marks=_situation_marks(
+            rooms.tape, market, account.portfolio.positions, working=working, view=view, shelf=shelf
+        ),
         open_trades=account.open_trades,
         working=working,
         degraded=optional.degraded_names,
@@ -449,9 +451,12 @@ def account_not_after(account: Account, moment: int) -> Account:
     return replace(account, portfolio=replace(account.portfolio, positions=held), open_trades=trades)
 
 
-def tape_marks(tape: Tape, positions: Mapping[str, Position], *, view: View) -> dict[str, int]:
+def tape_marks(
+    tape: Tape, positions: Mapping[str, Position], *, view: View, shelf: MarketCache | None = None
+) -> dict[str, int]:
     """What each position is valued at: the price last observed, or its cost where none is known."""
-    return position_marks(TapeQuotes(tape, view), positions.values(), at=view.as_of)
+    prices = None if shelf is None else shelf.prices(as_of=view.as_of, watermark=view.watermark)
+    return position_marks(TapeQuotes(tape, view), positions.values(), at=view.as_of, prices=prices)
 
 
 def regime_at(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str | None:
@@ -594,14 +599,21 @@ def _last_decision(
 
 
 def _situation_marks(
-    tape: Tape, market: Market, positions: Mapping[str, Position], *, working: Iterable[Order], view: View
+    tape: Tape,
+    market: Market,
+    positions: Mapping[str, Position],
+    *,
+    working: Iterable[Order],
+    view: View,
+    shelf: MarketCache | None,
 ) -> dict[str, int]:
     """What is held, at its marks, and what is being traded, where there is a price; the market has its own already."""
     own = _fresh_price_e8(market.mid, view)
     found = {} if own is None else {market.symbol: own}
     if not working and positions.keys() <= found.keys():
         return found
-    found |= tape_marks(tape, {symbol: held for symbol, held in positions.items() if symbol not in found}, view=view)
+    others = {symbol: held for symbol, held in positions.items() if symbol not in found}
+    found |= tape_marks(tape, others, view=view, shelf=shelf)
     for symbol in sorted({order.symbol for order in working} - found.keys()):
         price = TapeQuotes(tape, view).mark_e8(symbol, at=view.as_of)
         found |= {} if price is None else {symbol: price}

@@ -136,13 +136,23 @@ class TapeQuotes:
 
 
 def position_marks(
-    quotes: TapeQuotes, held: Iterable[Position], *, at: int, before: Mapping[str, int] | None = None
+    quotes: TapeQuotes,
+    held: Iterable[Position],
+    *,
+    at: int,
+    before: Mapping[str, int] | None = None,
+    prices: dict[str, Mid | None] | None = None,
 ) -> dict[str, int]:
-    """What positions are valued at: the price last observed, else the mark they had before, else what they cost."""
-    tape, view, earlier = quotes.tape, quotes.view_at(at), before or {}
+    """What positions are valued at: the price last observed, else the mark they had before, else what they cost.
+
+    `prices` has those that were read at this moment already, and gets the others.
+    """
+    tape, view, earlier, known = quotes.tape, quotes.view_at(at), before or {}, {} if prices is None else prices
     marks: dict[str, int] = {}
     for each in held:
-        found = tape.last_price(each.symbol, view=view)
+        if each.symbol not in known:
+            known[each.symbol] = tape.last_price(each.symbol, view=view)
+        found = known[each.symbol]
         marks[each.symbol] = (found and found.price_e8) or earlier.get(each.symbol) or each.entry_price_e8
     return marks
 

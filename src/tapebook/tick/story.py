@@ -77,18 +77,21 @@ def prepare_decision(
     look: MarketCut | None = None,
     learn: LearnStep = learn_what_is_due,
     decided: bool | None = None,
+    followed: bool = False,
 ) -> PreparedDecision | DecisionRun:
     """What the engine is to be asked; or the run, when the decision was made already.
 
     `known` is what an earlier attempt was allowed to know; the first attempt knows all there is, or what was
     looked at for several decisions. `learn` says what is learned before it: a frozen memory learns nothing.
-    `decided` says whether there is a run, for whoever has read that under the lease.
+    `decided` says whether there is a run, for whoever has read that under the lease; `followed`, that the account
+    has caught up with the broker for another decision in this moment.
     """
     deployment, run = slot.deployment, slot.run_id()
     rooms.book.record_set_back(deployment.id)
     # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
     decided = rooms.book.has_run(run) if decided is None else decided
-    if rooms.book.has_exposure(deployment.id) and (not decided or rooms.book.working_orders(deployment.id)):
+    is_due = not followed and rooms.book.has_exposure(deployment.id)
+    if is_due and (not decided or rooms.book.working_orders(deployment.id)):
         execute_orders(rooms, deployment)
         reconcile_account(rooms, deployment)
     made = rooms.book.run(run) if decided else None
