@@ -44,7 +44,7 @@ from tapebook.errors import BadInput
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _MACRO_SUBJECT = re.compile(r"own|global/defi|(?:chain|protocol|stablecoin)/[a-z0-9][a-z0-9.-]{0,60}")
 _MOST_SUBJECTS = 8
-_NOTHING = ("none", "off")
+_NOTHING: tuple[str | list[str], ...] = ("none", "off", ["none"], ["off"])
 SYMBOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,39}")
 _ADAPTER_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _MEMBER = re.compile(r"[a-z][a-z0-9_]{0,39}(:[\x21-\x2b\x2d-\x7e]{1,100})?")
@@ -198,8 +198,8 @@ def _show_same(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _show_subscription(value: Subscription) -> list[str] | str:
-    return [OWN] if value is msgspec.UNSET else [*value] or "none"
+def _show_subscription(value: Subscription) -> list[str]:
+    return [OWN] if value is msgspec.UNSET else [*value] or ["none"]
 
 
 def _show_engine_settings(value: EngineSettingPairs | msgspec.UnsetType) -> dict[str, str]:
