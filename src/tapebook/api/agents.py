@@ -39,6 +39,8 @@ class ProfileView(TypedDict):
     bar_minutes: int
     bar_count: int
     recent_trades_k: int
+    predictions: list[str] | str
+    macro: list[str] | str
     memory: str
     max_position_usd: float
     max_account_usd: float
