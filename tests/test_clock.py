@@ -65,8 +65,11 @@ def test_seconds_are_the_machines_where_market_time_is_no_other(clock: Clock) ->
 
 def test_a_hurried_world_has_short_seconds() -> None:
     clock = ScaledClock(1_000, speed=50.0)
-    before, began = clock.seconds(), time.monotonic()
-    asyncio.run(clock.sleep(1.0))
-    took = time.monotonic() - began
-    assert 0.02 <= took < 0.5, "a fiftieth of a second of the machine"
+    before, took = clock.seconds(), list[float]()
+    # A busy machine may wake a sleeper late, but hardly five times in a row.
+    while len(took) < 5 and min(took, default=1.0) >= 0.5:
+        began = time.monotonic()
+        asyncio.run(clock.sleep(1.0))
+        took.append(time.monotonic() - began)
+    assert 0.02 <= min(took) < 0.5, "a fiftieth of a second of the machine"
     assert clock.seconds() - before >= 1.0 and clock.now() >= 2_000

@@ -11,6 +11,7 @@ listing. Other packages bring adapters as entry points, in a group that is named
 
 import importlib
 import pkgutil
+import sys
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 
@@ -24,6 +25,10 @@ def names(folder: str) -> list[str]:
 
 def load(folder: str, name: str) -> ModuleType:
     """The adapter module of that name; an unknown one is refused with the names that exist."""
+    # One that was loaded before is there: a folder is listed on the disk, and a tick loads several adapters.
+    loaded = sys.modules.get(f"{folder}.{name}") if name.isidentifier() and not name.startswith("_") else None
+    if loaded is not None:
+        return loaded
     if name in _own_names(folder):
         return importlib.import_module(f"{folder}.{name}")
     group = entry_point_group(folder)

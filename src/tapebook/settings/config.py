@@ -538,7 +538,12 @@ def _shared_file(store: dict[str, Any]) -> Iterator[tuple[SettingKey, str]]:
 
 def _objection(kind: type[msgspec.Struct], name: str, value: Any) -> str:
     """Why a setting cannot have a value; empty when it can."""
-    allowed = get_type_hints(kind, include_extras=True)[name]
+    try:
+        # Types are looked up for what is refused alone: that takes as long as all else that is done with a file.
+        msgspec.convert({name: value}, kind)
+        return ""
+    except msgspec.ValidationError:
+        allowed = get_type_hints(kind, include_extras=True)[name]
     try:
         msgspec.convert(value, allowed)
     except msgspec.ValidationError as error:
