@@ -14,6 +14,7 @@ from tapebook.api import app, open_home
 from tapebook.api.open_home import MOST_READERS
 from tapebook.domain.agent import AgentProfile
 from tapebook.errors import HomeError, StoreFailed
+from tapebook.home import make_home
 from tests.db.places import copy_home_to_server
 from tests.db.places import module_postgres as module_postgres
 from tests.db.places import shared_postgres as shared_postgres
@@ -139,3 +140,13 @@ def test_a_reader_that_does_not_open_leaves_its_place(book: app.Tapebook, monkey
                 with pytest.raises(HomeError, match="gone"):
                     pool.submit(book.agents).result(timeout=30)
         assert pool.submit(book.agents).result(timeout=30) == book.agents()
+
+
+def test_a_closed_home_says_so(tmp_path: Path) -> None:
+    make_home(tmp_path / "home")
+    with app.open(tmp_path / "home") as tb:
+        pass
+    tb.close()
+    for call in (tb.runs, tb.agents, lambda: tb.observe("BTC", prices=1.0), tb.now):
+        with pytest.raises(HomeError, match="was closed: open it again"):
+            call()

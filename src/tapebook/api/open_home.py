@@ -20,7 +20,7 @@ from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import iso_text, parse_instant
-from tapebook.errors import BadInput
+from tapebook.errors import BadInput, HomeError
 from tapebook.home import DEMO_START, is_demo_home, process_name
 from tapebook.log import KeyedWrite
 from tapebook.wiring import Rooms
@@ -67,6 +67,7 @@ class OpenHome:
     @contextmanager
     def write(self) -> Iterator[Rooms]:
         """The rooms that may write, for one thread at a time."""
+        self._require_open()
         with self._write_lock, self._holding(self.writer):
             yield self.writer
 
@@ -84,6 +85,7 @@ class OpenHome:
     @contextmanager
     def read(self) -> Iterator[Rooms]:
         """Rooms to read with, for this thread alone."""
+        self._require_open()
         held: Rooms | None = getattr(self._in_hand, "rooms", None)
         if held is not None:
             yield held
@@ -138,6 +140,10 @@ class OpenHome:
 
         asyncio.run(play_until(rooms, clock, until=is_done))
         return True
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise HomeError(f"{self.writer.home} was closed: open it again")
 
     def discard_readers(self) -> None:
         """Has readers opened anew: what they remember was computed again, though nothing was appended."""

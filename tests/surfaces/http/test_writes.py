@@ -148,6 +148,16 @@ def test_agents_are_added_changed_halted_and_removed(server: BotServer) -> None:
     assert server.post("/flatten", {}, by="trade").status_code == 422
 
 
+def test_an_error_that_names_a_command_names_the_route_of_it(server: BotServer) -> None:
+    told = {
+        "GET /api/v1/runs": server.call("GET", "/runs/zz"),
+        "GET /api/v1/recall/proposals": server.post("/recall/proposals/zz/approve", by="admin"),
+        "PATCH /api/v1/agents/bot": server.post("/agents", {"name": "bot", "settings": {"watch": "BTC"}}, by="admin"),
+    }
+    for route, answer in told.items():
+        assert f"`{route}`" in answer.json()["detail"] and "tapebook" not in answer.json()["detail"], answer.text
+
+
 @pytest.mark.parametrize("key", ["strategy", "manual"])
 def test_no_file_of_the_server_can_be_read_by_its_name(server: BotServer, tmp_path: Path, key: str) -> None:
     (tmp_path / "secret.txt").write_text("the secret", "utf-8")

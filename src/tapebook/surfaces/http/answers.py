@@ -6,6 +6,7 @@ computed it, and `openapi_document` describes it by its return type. Nothing is 
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from http import HTTPStatus
@@ -51,6 +52,16 @@ _KINDS: tuple[tuple[type[Error], int, str, str], ...] = (
     (Stop, 500, "stopped", "a person has to look at the server: run `tapebook doctor` and `tapebook verify` there"),
     (Error, 500, "error", "run `tapebook doctor` on the server"),
 )
+# Where an error names a command that a route does as well, its caller is told the route.
+_ROUTES_OF_COMMANDS = (
+    (re.compile(r"`tapebook agents edit ([^` ]+)`"), r"`PATCH /api/v1/agents/\1`"),
+    (re.compile(r"`tapebook flatten [^`]+`"), "`POST /api/v1/flatten`"),
+    (re.compile(r"`tapebook lessons(?: show)?(?: [^`]+)?`"), "`GET /api/v1/agents/AGENT/lessons`"),
+    (re.compile(r"`tapebook runs --agent ([^` ]+)`"), r"`GET /api/v1/runs?agent=\1`"),
+    (re.compile(r"`tapebook (runs|orders|agents|assets)`"), r"`GET /api/v1/\1`"),
+    (re.compile(r"`tapebook recall (proposals|status)`"), r"`GET /api/v1/recall/\1`"),
+    (re.compile(r"`tapebook recall sync`"), "`POST /api/v1/recall/sync`"),
+)
 _TITLES = {404: "Not found", 409: "Conflict", 422: "Cannot be used", 500: "Server problem", 503: "Try again"}
 _HTTP_REMEDIES = {
     401: "send `Authorization: Bearer TOKEN`; `tapebook tokens add NAME` on the server makes one",
@@ -67,6 +78,8 @@ def problem_of(error: Error) -> Problem:
     """An error of the façade as a problem."""
     _, status, name, remedy = next(each for each in _KINDS if isinstance(error, each[0]))
     detail = redact_passwords(str(error))
+    for command, route in _ROUTES_OF_COMMANDS:
+        detail = command.sub(route, detail)
     return Problem(f"urn:tapebook:problem:{name}", _TITLES[status], status, detail, remedy)
 
 
