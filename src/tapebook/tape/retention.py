@@ -156,7 +156,7 @@ def retire_in_steps(
     watched: WatchedSymbols,
     families: Iterable[Family] = ALL_FAMILIES,
 ) -> Iterator[int]:
-    """Retires old rows in steps of a few hundredths of a second, which others may go between; gives the rows of each."""
+    """Retires old rows in steps of a few hundredths of a second, so others can go between; gives the rows of each."""
     for family in families:
         for granularity in (60, 3600) if family.has_granularity else (0,):
             name = f"{family.channel}_{granularity}" if granularity else family.channel
