@@ -15,7 +15,9 @@ from tapebook.context.situation import PACKET_VERSIONS
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
+from tapebook.domain.market import FeatureRow
 from tapebook.errors import UnknownName
+from tapebook.history.importer import assumed_known_at
 from tapebook.ingest.stepwise import SteppedFeed
 from tapebook.report.market import asset_context_view
 from tapebook.sources import polymarket
@@ -25,6 +27,7 @@ from tapebook.tick.prepare import _prediction_line, read_market, with_features
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 from tapebook.world.server.predictions import HOSTILE_TITLE
+from tests.backtest.bars import bars
 from tests.sources.polymarket.hostile_market import HIDDEN, ORDER, RUNS, add_hostile_market
 
 BORN = parse_instant("2026-01-05T00:00:00Z")
@@ -215,3 +218,20 @@ def test_without_such_sources_there_is_nothing_to_read(tmp_path: Path) -> None:
         with closing(Rooms(tmp_path / "plain", clock=VirtualClock(now + later))) as waiting:
             (check,) = [each for each in health_checks(waiting) if each.name == "source polymarket"]
         assert check.ok is is_fine and check.detail.startswith("nothing has come yet, polymarket: ")
+
+
+def test_imported_bars_are_shown_with_what_other_sources_brought(tmp_path: Path) -> None:
+    """A backtest, whose tape has no books and contexts, tells what the tape itself tells: else replay would differ."""
+    home, now = tmp_path / "home", BORN + 24 * HOUR
+    home.mkdir()
+    (home / "tapebook.toml").write_text(SOURCES, "utf-8")
+    with closing(Rooms(home, clock=VirtualClock(now - HOUR))) as rooms:
+        rooms.tape.commit(list(bars("BTC", seed=1, days=1, start=BORN)), assumed=assumed_known_at)
+        rooms.tape.commit([FeatureRow("polymarket/BTC", now - HOUR, '{"markets":3,"top":[]}', "immediate_markets")])
+        forward = ForwardTape(rooms.tape_db, clock=rooms.clock, sources=rooms.recorded_sources)
+        assert forward.has_prices_alone("BTC")
+        view = View(now)
+        market = read_market(rooms.tape, "BTC", minutes=30, count=20, view=view)
+        found = [with_features(tape, market, view=view) for tape in (rooms.tape, forward)]
+        assert found[0] == found[1]
+        assert "predictionMarkets" in [feature.name for feature in found[1].features]

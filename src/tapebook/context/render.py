@@ -245,7 +245,7 @@ class SectionCache(Generic[Source]):
         return self.render_looked(source, self.look(source), cap)
 
     def render_looked(self, source: Source, seen: Any, cap: int | None = None) -> RenderedSection | None:
-        """The same for one who has asked what it looks at."""
+        """Renders the section for a caller that has already looked."""
         kept, layout, head = self.kept, self._layout, self._head
         if head is None:
             title = self._title(source)

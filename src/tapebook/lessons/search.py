@@ -137,7 +137,7 @@ def measure_claim(table: CaseTable, condition: Condition, claim: Claim) -> Measu
 
 
 def turn_claim(measured: MeasuredClaim) -> MeasuredClaim:
-    """The same trades with the opposite claim."""
+    """A measured claim turned round: these trades with the opposite claim."""
     effect, claim = measured.effect, measured.claim
     turned = Estimate(-effect.value, -effect.high, -effect.low, effect.n)
     direction: Direction = "worse" if claim.direction == "better" else "better"

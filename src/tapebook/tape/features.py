@@ -423,7 +423,7 @@ def volatility_line(profile: VolatilityProfile) -> str | None:
 
 
 def positioning_line(pressure: PositioningPressure) -> str | None:
-    """The same of a pressure without a book."""
+    """The line of a positioning pressure without a book; None where it cannot be written in one go."""
     if pressure.momentum_z is None or pressure.imbalance is not None:
         return None
     figures = (pressure.direction, pressure.score, pressure.confidence, pressure.momentum_z)

@@ -347,7 +347,7 @@ class ForwardTape(Tape):
         return ()
 
     def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
-        """The same bars, and their end if they are made of all that is stored up to it."""
+        """The newest bars of a size, and their end if they are made of all that is stored up to it."""
         end = view.as_of - view.as_of % (minutes * 60 * SECOND)
         kept = self._whole_windows.get((symbol, minutes, count))
         if kept is not None and kept[0] == end and view.as_of >= kept[1] and view.watermark >= self._head[0]:

@@ -178,7 +178,7 @@ def retire_in_steps(
     families: Iterable[Family] = ALL_FAMILIES,
     wait_ms: int = 0,
 ) -> Iterator[int]:
-    """Does so in steps of a few hundredths of a second, so that others can go first; gives the rows of each step.
+    """Retires old rows in steps of a few hundredths of a second, so others can go between; gives the rows of each.
 
     With `wait_ms`, rows of a family that are old enough stay so much longer, unless they fill a file before.
     """

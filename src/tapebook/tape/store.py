@@ -436,7 +436,7 @@ class Tape:
         return self.bars_and_end(symbol, minutes=minutes, count=count, view=view)[0]
 
     def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
-        """The same bars, and when the last stored bar they are made of ended."""
+        """The newest bars of a size, and when the last stored bar they are made of ended."""
         return newest_bars(self, symbol, minutes=minutes, count=count, view=view)
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:

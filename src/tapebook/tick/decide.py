@@ -211,7 +211,7 @@ def limits_now(
 
 
 def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others: Iterable[Order], seq: int) -> Limits:
-    """The same for an order about to leave, by the agent's newest profile; what it did lately was asked before."""
+    """The limits of an order about to leave, by the agent's newest profile; what it did lately was asked before."""
     now, agent = rooms.clock.now(), newest_profile(rooms, deployment)
     portfolio = rooms.book.account(deployment.id, seq=seq).portfolio
     mid, marks = _newest_prices(rooms, portfolio, order.symbol, now=now)

@@ -324,7 +324,7 @@ def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]
 
 
 def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
-    """The same of all agents together, whose layers are in the owner's stream: a step at a time, none when all is in.
+    """Roll-ups of all agents together, whose layers are in the owner's stream, a step at a time; none when all is in.
 
     No tick waits for that stream, so the librarian of a desk writes them.
     """

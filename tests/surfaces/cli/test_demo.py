@@ -38,7 +38,7 @@ def test_flags_reach_the_facade(run: Run, facade: SimpleNamespace) -> None:
     assert run("demo", "--home", "x", "--no-web") == (0, "market  1\nhome    2\n", "")
     chosen = ("--seconds", "2.5", "--seed", "9", "--weeks", "0", "--fast", "--json")
     assert run("demo", "--home", "x", *chosen)[1] == '{\n  "a": 1\n}\n'
-    assert asked == [("x", 20.0, 7, 4.0, True), ("x", 20.0, 7, 4.0, True), ("x", 2.5, 9, 0.0, False)]
+    assert asked == [("x", 12.0, 7, 4.0, True), ("x", 12.0, 7, 4.0, True), ("x", 2.5, 9, 0.0, False)]
 
 
 def test_another_seed_in_the_same_home_is_refused(run: Run, home: str) -> None:

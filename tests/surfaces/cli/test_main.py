@@ -76,7 +76,7 @@ NO_READS = {
     "lessons",
     "experience",
 }
-NO_READS |= {"backtests remove", "backtests export", "restore", "web"}
+NO_READS |= {"backtests remove", "backtests export", "restore", "web", "download", "world history"}
 READS = sorted({*COMMANDS} - NO_READS)
 
 

@@ -94,7 +94,7 @@ def newest_books(tape: Tape, *, now: int) -> dict[str, Liquidity]:
 
 
 def _newest_by_dex(tape: Tape, newest: Mapping[str, int], dexes: Iterable[str], *, since: int) -> dict[str, int]:
-    """The same channels dex by dex: one dex can have been silent while another was heard.
+    """Channels dex by dex: one dex can have been silent while another was heard.
 
     What keeps a beat counts as missing for as far back as is looked; what can be asked for again, as far as is asked.
     """

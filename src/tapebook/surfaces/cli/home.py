@@ -245,7 +245,7 @@ def demo(
     seconds: Annotated[
         float,
         typer.Option(metavar="N", min=0.1, max=MAX_DEMO_SECONDS, help="Seconds to run; each is 20 minutes of market."),
-    ] = 20.0,
+    ] = 12.0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which market to invent.")] = 7,
     weeks: Annotated[
         float, typer.Option(metavar="N", min=0, max=52, help="Weeks a new home has lived through before it begins.")

@@ -90,7 +90,7 @@ def world_history(
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the files.")] = "history",
     json: Json = False,
 ) -> None:
-    """Write the past of an invented market to files for `tapebook import`."""
+    """Write the past of an invented market to files."""
     from tapebook.api import app
 
     names = [name.strip() for name in symbols.split(",") if name.strip()]

@@ -75,7 +75,7 @@ def post_response(number: int, kind: str, body: bytes) -> str:
 
 
 def post_error_response(number: int, status: int) -> str:
-    """The same when there is none: the line of the HTTP error."""
+    """The reply when there is no answer: the line of the HTTP error."""
     return _post_frame(number, f'{{"type":"error","payload":"{_STATUS_TEXT[status]}"}}')
 
 
