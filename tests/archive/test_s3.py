@@ -1,7 +1,10 @@
 """An archive in a bucket of a real S3 server: outages, wrong keys, what a decision waits for, and another machine."""
 
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +28,7 @@ from tapebook.surfaces.cli import main
 from tapebook.tape.view import View
 from tests.archive.s3_server import ACCESS_KEY, SECRET_KEY, Gate, S3Server, s3_server
 from tests.desk.desks import desk, reply
+from tests.replay.power import compiler
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +104,10 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
             assert recorder is not None
             recorder(floor.clock.now(), f'{{"turn":{turn}}}')
             floor.later(2 * MINUTE, BTC=101, ETH=10)
-            assert (anchors.anchor_if_due(), mover.move_if_due(), recorder.archive_due(floor.clock.now())) == (None,) * 3
+            assert anchors.anchor_if_due() is mover.move_if_due() is recorder.archive_due(floor.clock.now()) is None
         assert time.monotonic() - began < 4, "a request that is not answered takes 20 seconds"
-        assert floor.rooms.tape.mids("BTC", since=0, until=floor.clock.now(), view=View(floor.clock.now()))[:2] == before
+        now = floor.clock.now()
+        assert floor.rooms.tape.mids("BTC", since=0, until=now, view=View(now))[:2] == before
         gate.shut()
         gate.open()
         wait_for(lambda: anchors.anchor_if_due() is None and floor.rooms.log.newest_anchor().number > 0)
@@ -156,6 +161,33 @@ def test_wrong_keys_are_said_in_a_line_without_them(
     assert spooled.get(key) == b"one"
     with pytest.raises(StoreFailed, match="cannot read s3://locked"):
         spooled.get(content_key(b"never stored"))
+
+
+SKEWED = """
+from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.errors import StoreFailed
+try:
+    BucketArchive("s3://desk/skewed").create("a/b", b"x")
+except StoreFailed as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("seconds", [-7_200, 7_200], ids=["behind", "ahead"])
+def test_a_clock_that_is_wrong_is_named_and_writes_nothing(gate: Gate, tmp_path: Path, seconds: int) -> None:
+    """The process signs its requests two hours off; the server refuses them, and the message says what to look at."""
+    library = tmp_path / "skewed_clock.so"
+    source = Path(__file__).with_name("skewed_clock.c")
+    program = compiler()
+    if program is None:
+        pytest.skip("no C compiler")
+    subprocess.run([program, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    skew = {"LD_PRELOAD": str(library), "TAPEBOOK_SKEW_SECONDS": str(seconds)}
+    done = subprocess.run(
+        [sys.executable, "-c", SKEWED], env={**os.environ, **skew}, capture_output=True, text=True, check=True
+    )
+    assert "clock is wrong" in done.stdout and SECRET_KEY not in done.stdout + done.stderr
+    assert BucketArchive("s3://desk/skewed").keys("") == []
 
 
 def test_altered_and_torn_objects_are_noticed_and_replaced(gate: Gate) -> None:
