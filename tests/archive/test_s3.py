@@ -18,6 +18,8 @@ from tapebook.archive import ArchiveReference, SpooledArchive
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.archives.s3 import BucketArchive
 from tapebook.archive.port import content_key
+from tapebook.desk import roles
+from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction
@@ -116,6 +118,26 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
         assert after[: len(before)] == before and len(BucketArchive("s3://desk/silent").keys("cold/tape/mids/")) == 1
         anchors.close()
         mover.close()
+
+
+def test_a_machine_with_workers_alone_sends_its_texts_to_the_bucket(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "UPLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(roles, "PACKED_AFTER_MS", -HOUR)
+    with desk(tmp_path / "home", settings='[archive]\nplace = "s3://desk/workers"\n') as floor, StopSignal() as stop:
+        agent = floor.hire()
+        floor.quote(BTC=100, ETH=10)
+        run = floor.say(agent, reply("hold"))
+        floor.rooms.archive.close()
+
+        def stop_when_sent(progress: RoleProgress) -> None:
+            stop.asked = not list((tmp_path / "home" / "spool").glob("*.seg"))
+
+        roles.run_role(floor.rooms, "worker", stop=stop, seconds=30, report=stop_when_sent)
+        elsewhere = SpooledArchive(BucketArchive("s3://desk/workers"), tmp_path / "elsewhere")
+        assert run.packet_key and elsewhere.get(run.packet_key)
+        elsewhere.close()
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
