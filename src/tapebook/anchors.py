@@ -90,6 +90,8 @@ def _draft_anchor(rooms: Rooms, follows: NotedAnchor) -> _AnchorDraft | None:
     mark = tape_mark(rooms.tape_db, after=follows.tape_seq)
     if not moved and mark.seq == follows.tape_seq:
         return None
+    # An anchor is durable: a tape that loses what it names in a power cut would look cut off.
+    rooms.sync_tape(mark.seq)
     named = tuple((stream.owner, stream.deployment, head.seq, head.hash) for stream, head in sorted(moved.items()))
     # Here and not when it was restored: until it goes on, a restored book may be a drill beside the real one.
     restores = tuple(each for each in rooms.log.restores() if follows.number <= each.until_anchor)

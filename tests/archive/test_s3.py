@@ -1,7 +1,10 @@
 """An archive in a bucket of a real S3 server: outages, wrong keys, what a decision waits for, and another machine."""
 
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +18,8 @@ from tapebook.archive import ArchiveReference, SpooledArchive
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.archives.s3 import BucketArchive
 from tapebook.archive.port import content_key
+from tapebook.desk import roles
+from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction
@@ -25,6 +30,7 @@ from tapebook.surfaces.cli import main
 from tapebook.tape.view import View
 from tests.archive.s3_server import ACCESS_KEY, SECRET_KEY, Gate, S3Server, s3_server
 from tests.desk.desks import desk, reply
+from tests.replay.power import compiler
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +106,10 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
             assert recorder is not None
             recorder(floor.clock.now(), f'{{"turn":{turn}}}')
             floor.later(2 * MINUTE, BTC=101, ETH=10)
-            assert (anchors.anchor_if_due(), mover.move_if_due(), recorder.archive_due(floor.clock.now())) == (None,) * 3
+            assert anchors.anchor_if_due() is mover.move_if_due() is recorder.archive_due(floor.clock.now()) is None
         assert time.monotonic() - began < 4, "a request that is not answered takes 20 seconds"
-        assert floor.rooms.tape.mids("BTC", since=0, until=floor.clock.now(), view=View(floor.clock.now()))[:2] == before
+        now = floor.clock.now()
+        assert floor.rooms.tape.mids("BTC", since=0, until=now, view=View(now))[:2] == before
         gate.shut()
         gate.open()
         wait_for(lambda: anchors.anchor_if_due() is None and floor.rooms.log.newest_anchor().number > 0)
@@ -111,6 +118,26 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
         assert after[: len(before)] == before and len(BucketArchive("s3://desk/silent").keys("cold/tape/mids/")) == 1
         anchors.close()
         mover.close()
+
+
+def test_a_machine_with_workers_alone_sends_its_texts_to_the_bucket(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "UPLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(roles, "PACKED_AFTER_MS", -HOUR)
+    with desk(tmp_path / "home", settings='[archive]\nplace = "s3://desk/workers"\n') as floor, StopSignal() as stop:
+        agent = floor.hire()
+        floor.quote(BTC=100, ETH=10)
+        run = floor.say(agent, reply("hold"))
+        floor.rooms.archive.close()
+
+        def stop_when_sent(progress: RoleProgress) -> None:
+            stop.asked = not list((tmp_path / "home" / "spool").glob("*.seg"))
+
+        roles.run_role(floor.rooms, "worker", stop=stop, seconds=30, report=stop_when_sent)
+        elsewhere = SpooledArchive(BucketArchive("s3://desk/workers"), tmp_path / "elsewhere")
+        assert run.packet_key and elsewhere.get(run.packet_key)
+        elsewhere.close()
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
@@ -156,6 +183,33 @@ def test_wrong_keys_are_said_in_a_line_without_them(
     assert spooled.get(key) == b"one"
     with pytest.raises(StoreFailed, match="cannot read s3://locked"):
         spooled.get(content_key(b"never stored"))
+
+
+SKEWED = """
+from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.errors import StoreFailed
+try:
+    BucketArchive("s3://desk/skewed").create("a/b", b"x")
+except StoreFailed as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("seconds", [-7_200, 7_200], ids=["behind", "ahead"])
+def test_a_clock_that_is_wrong_is_named_and_writes_nothing(gate: Gate, tmp_path: Path, seconds: int) -> None:
+    """The process signs its requests two hours off; the server refuses them, and the message says what to look at."""
+    library = tmp_path / "skewed_clock.so"
+    source = Path(__file__).with_name("skewed_clock.c")
+    program = compiler()
+    if program is None:
+        pytest.skip("no C compiler")
+    subprocess.run([program, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    skew = {"LD_PRELOAD": str(library), "TAPEBOOK_SKEW_SECONDS": str(seconds)}
+    done = subprocess.run(
+        [sys.executable, "-c", SKEWED], env={**os.environ, **skew}, capture_output=True, text=True, check=True
+    )
+    assert "clock is wrong" in done.stdout and SECRET_KEY not in done.stdout + done.stderr
+    assert BucketArchive("s3://desk/skewed").keys("") == []
 
 
 def test_altered_and_torn_objects_are_noticed_and_replaced(gate: Gate) -> None:

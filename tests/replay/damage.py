@@ -44,7 +44,7 @@ _NOT_COMPARED = {"leases"}
 
 
 # What lies in files beside the databases: objects by themselves, packs, anchors, and what is not packed yet.
-_IN_FILES = ("archive/sha256", "archive/packs", "archive/anchors", "spool")
+_IN_FILES = ("archive/cold", "archive/packs", "archive/anchors", "spool")
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -135,7 +135,8 @@ def _tables(path: Path) -> object:
 
 
 def _objects(root: Path) -> object:
-    return {str(path.relative_to(root)): _unpacked(path) for path in root.rglob("*.z")}
+    cold = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.parquet")}
+    return {str(path.relative_to(root)): _unpacked(path) for path in root.rglob("*.z")} | cold
 
 
 def _unpacked(path: Path) -> bytes:
@@ -172,7 +173,7 @@ def flips(seed: int, home: Path, count: int) -> Iterator[Damage]:
 
 
 def _files(home: Path, target: str) -> list[Path]:
-    kind = "*.seg" if target == "spool" else "*.z"
+    kind = {"spool": "*.seg", "archive/cold": "*.parquet"}.get(target, "*.z")
     return [home / target] if target in DATABASES else sorted((home / target).rglob(kind))
 
 
@@ -250,8 +251,8 @@ def _filled_tables(path: Path) -> list[str]:
 
 def forgeries(home: Path) -> Iterator[Damage]:
     """Well-formed lies: another packet, reply or document, another anchor, another event or price with its hash."""
-    for file in _files(home, "archive/sha256")[::3]:
-        yield Damage("forgery", "archive/sha256", f"other content of {file.name}", _replaced(file.relative_to(home)))
+    for file in _files(home, "archive/cold")[::3]:
+        yield Damage("forgery", "archive/cold", f"other content of {file.name}", _replaced(file.relative_to(home)))
     for file in _files(home, "archive/anchors"):
         yield Damage("forgery", "archive/anchors", f"another {file.name}", _reworded(file.relative_to(home)))
     yield Damage("forgery", "book.db", "the newest event of a stream, chained anew", _forge_event)

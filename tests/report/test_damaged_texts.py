@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tapebook.archive.port import object_name
 from tapebook.domain.run import DecisionRun
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import replay_runs
@@ -50,7 +51,7 @@ def loosen(home: Path, floor: Desk) -> None:
 
 def file_of(home: Path, key: str | None) -> Path:
     """Where an object is."""
-    return home / "archive" / f"{key}.z"
+    return home / "archive" / object_name(key or "")
 
 
 @SPOILED

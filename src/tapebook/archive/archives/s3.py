@@ -176,11 +176,12 @@ class _TakenError(Exception):
 
 def _reason(error: Exception) -> str:
     """Why a server refused, in a line, and what to look at."""
-    kind = type(error).__name__
+    kind, said = type(error).__name__, " ".join(str(error).split())
+    if "RequestTimeTooSkewed" in said:
+        return "the server refuses a request of another time: this machine's clock is wrong; set it right"
     if kind in ("UnauthenticatedError", "PermissionDeniedError"):
         return "the server refuses the keys: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do"
-    said = " ".join(str(error).split())
-    if "SignatureDoesNotMatch" in said or "InvalidAccessKeyId" in said or "RequestTimeTooSkewed" in said:
+    if "SignatureDoesNotMatch" in said or "InvalidAccessKeyId" in said:
         return "the server refuses the keys, or this machine's clock is wrong: check both"
     # What a server answers in full may name a key.
     return f"{said.partition('<')[0][:160]}; check AWS_ENDPOINT_URL, AWS_REGION, the bucket and the network"
