@@ -478,7 +478,11 @@ def _read_shared_market(
             lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
             market = msgspec.structs.replace(market, lookback=lookback)
         return optional.read_or_default(
-            *("features", market, with_features, tape, market),
+            "features",
+            market,
+            with_features,
+            tape,
+            market,
             view=view,
             version=version,
             subscriptions=profile.subscriptions,
