@@ -113,13 +113,13 @@ class MomentNotes:
                 kept.add(at, noted)
         return kept
 
-    def _read_newest(self, deployment: str, *, seq: int) -> "NewestMoment | None":
+    def _read_newest(self, deployment: str, *, seq: int) -> NewestMoment | None:
         """The newest note of a moment and the newest fit, by their sequence numbers, and what trading cost then."""
         followed = self._followed.get(deployment)
         if followed is not None and followed[0] <= seq and (followed[2] or 0) <= seq:
             return followed
-        row: NewestMoment | None = self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
-        return row
+        row = self._db.one(_QUERIES.newest_moment, **self._where(deployment), seq=seq)
+        return None if row is None else (row[0], row[1], row[2])
 
     def forget_cached(self, deployment: str) -> None:
         """Drops what is in memory of a deployment."""
