@@ -4,6 +4,7 @@
     ├── Fix            change something and call again: exit code 2
     │   ├── ConfigError      a key or value in tapebook.toml
     │   ├── HomeError        no home, a home of another kind, or one that is in use
+    │   │   └── RoleLost         another process has taken a role over while the database was away
     │   ├── UnknownName      an agent, symbol, run or adapter that does not exist
     │   ├── PluginError      an adapter of another package that cannot be used
     │   └── BadInput         a file, time or number that cannot be read
@@ -39,6 +40,10 @@ class ConfigError(Fix):
 
 class HomeError(Fix):
     """The home folder is missing, is of another kind, or is in use by another process."""
+
+
+class RoleLost(HomeError):
+    """Another process has taken a role over while the database was away; whoever lost it stands by."""
 
 
 class UnknownName(Fix):

@@ -84,7 +84,7 @@ class Rooms:
         self.clock = clock
         self.config: Config = read_with or with_slot(load_config(home), slot)
         reads = read_with is not None
-        self.book_db = _open_database(
+        book_db = _open_database(
             home,
             self.config.store.book,
             BOOK_PACKAGES,
@@ -92,8 +92,8 @@ class Rooms:
             large_pages=single_writer,
             read_only=reads,
         )
-        if single_writer:
-            self.book_db = BufferedDatabase(self.book_db)
+        # Rows of events wait for the end of their transaction: on a server they take one round trip together.
+        self.book_db: Database = book_db if reads else BufferedDatabase(book_db)
         try:
             self.sources = load_sources(self.config.sources)
             self.tape_packages = (*TAPE_PACKAGES, *(each.migrations for each in self.sources if each.migrations))

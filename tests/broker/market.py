@@ -12,6 +12,7 @@ from tapebook.broker import (
     BrokerAccount,
     BrokerActivity,
     Exposure,
+    MarketListing,
     OrderBook,
     PaperTerms,
     Quotes,
@@ -50,6 +51,7 @@ class Market(msgspec.Struct, frozen=True):
     books: tuple[tuple[str, int, OrderBook], ...] = ()
     rates: dict[str, int] = {}
     settlements: dict[str, Settlement] = {}
+    listings: tuple[tuple[str, int, MarketListing], ...] = ()
 
     def rate(self, symbol: str, hour: int) -> int | None:
         """The rate of a symbol at an hour; one written for an hour alone is everybody's."""
@@ -93,6 +95,12 @@ class WrittenQuotes:
         self.seen = max(self.seen, at)
         known = [each for each in self._market.books if each[0] == symbol and at - HOUR <= each[1] <= at]
         return max(known, key=lambda each: each[1])[2] if known else None
+
+    def listing(self, symbol: str, *, at: int) -> MarketListing:
+        """What is written of its listing from a moment on."""
+        self.seen = max(self.seen, at)
+        known = [each for each in self._market.listings if each[0] == symbol and each[1] <= at]
+        return known[-1][2] if known else MarketListing()
 
     def settlement(self, symbol: str) -> Settlement | None:
         """How a symbol ends."""

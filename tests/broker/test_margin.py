@@ -117,3 +117,20 @@ def test_every_listed_coin_has_its_steps() -> None:
     known = {symbol: listed_increments(symbol) for symbol in listed_symbols()[1]}
     assert known["BTC"] == Increments(10**3, 10**7, 5) and known["kPEPE"] == Increments(10**8, 10**2, 5)
     assert all(known.values()) and listed_increments("no such coin") is None
+
+
+def test_the_leverage_of_the_exchanges_list_counts_before_that_of_the_tables() -> None:
+    held, prices = {"BTC": long(1_000)}, {"BTC": 100 * E8}
+    assert MARGINS.max_leverage("BTC", 0) == MARGINS.max_leverage("BTC", 0, listed=40) == 40
+    assert MARGINS.max_leverage("BTC", 0, listed=25) == 25
+    assert MARGINS.max_leverage("BTC", 151 * MILLION * 10**16, listed=50) == 20, "the table's higher tier stays"
+    assert MARGINS.max_leverage("BTC", 151 * MILLION * 10**16, listed=10) == 10, "and never allows more"
+    assert MARGINS.max_leverage("xyz:NEW", 0) == 7 and MARGINS.max_leverage("xyz:NEW", 0, listed=3) == 3
+    assert MARGINS.max_leverage("xyz:NEW", 0, listed=10**6) == 7, "what no exchange allows is an odd answer"
+    assert not MARGINS.falls_short(15 * E6, held, prices)
+    assert MARGINS.falls_short(15 * E6, held, prices, listed=lambda symbol: 25)
+
+
+def test_steps_are_those_of_the_exchanges_list() -> None:
+    assert listed_increments("BTC", 3) == Increments(10**5, 10**5, 5)
+    assert listed_increments("xyz:NEW", 2) == Increments(10**6, 10**4, 5) and listed_increments("BTC", 7) is None

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapebook import plug
-from tapebook.broker import BookedAccount, Broker, BrokerActivity, OrderState, PaperTerms
+from tapebook.broker import BookedAccount, Broker, BrokerActivity, MarketListing, OrderState, PaperTerms
 from tapebook.broker.port import trades_elsewhere
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Mid
@@ -302,7 +302,7 @@ def test_read_that_fails_is_never_an_empty_answer(
 @given(size=st.integers(1, 10**10), price=st.integers(1, 10**13), buying=st.booleans())
 def test_increments(name: str, size: int, price: int, buying: bool) -> None:
     """What is rounded once stays as it is, and is never more or worse than what was asked for."""
-    steps = create(name, msgspec.structs.replace(TERMS, lots=True)).increments("BTC")
+    steps = create(name, msgspec.structs.replace(TERMS, lots=True)).increments("BTC", MarketListing(5, 40))
     assert steps is not None
     fit, at = round_size(size, steps), round_price(price, steps, buying=buying)
     assert 0 <= fit <= size and size - fit < steps.lot_e8 and round_size(fit, steps) == fit

@@ -242,6 +242,15 @@ def test_many_belongs_to_its_transaction(pairs: Database) -> None:
     assert pairs.all(PAIRS_BY_NAME) == []
 
 
+def test_statements_together_are_executed_in_their_order_or_not_at_all(pairs: Database) -> None:
+    drop = sql("DELETE FROM pairs WHERE name = :name")
+    pairs.many_together([(ADD, [("a", 1), ("b", 2)]), (drop, [("a",)]), (ADD, [("a", 3)])])
+    assert pairs.all(PAIRS_BY_NAME) == [("a", 3), ("b", 2)]
+    with pytest.raises(BROKEN_RULE), pairs.transaction():
+        pairs.many_together([(drop, [("b",)]), (ADD, [("a", 4)])])
+    assert pairs.all(PAIRS_BY_NAME) == [("a", 3), ("b", 2)]
+
+
 def test_script_runs_every_statement(database: Database) -> None:
     database.execute_script(
         "CREATE TABLE t (a BIGINT); SELECT 1; INSERT INTO t VALUES (1); SELECT 'x;y'; INSERT INTO t VALUES (2);"

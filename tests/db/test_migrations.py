@@ -20,7 +20,10 @@ SQL_ERROR = (apsw.SQLError, psycopg.ProgrammingError)
 PackageMaker = Callable[[dict[str, str]], str]
 _numbers = itertools.count()
 
-LOG = ("0001_log", "0002_leases", "0003_log_rows", "0004_anchors", "0005_packs", "0009_set_backs", "0010_restores")
+LOG = (
+    *("0001_log", "0002_leases", "0003_log_rows", "0004_anchors", "0005_packs", "0009_set_backs", "0010_restores"),
+    "0011_keyed_events",
+)
 FILES_OF_THE_LOG = [f"tapebook.log/{name}.sql" for name in LOG]
 
 

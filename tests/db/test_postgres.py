@@ -110,3 +110,15 @@ def test_broken_off_transaction_leaves_no_idle_session(empty_postgres: str) -> N
             raise KeyboardInterrupt
         name = admin.one(sql("SELECT current_database()"))
         assert name and admin.one(sessions, name=name[0]) == (0,)
+
+
+def test_a_notification_beside_another_answer_is_not_lost(empty_postgres: str) -> None:
+    with closing(connect(empty_postgres)) as one, closing(connect(empty_postgres)) as other:
+        assert not one.wait_for("news", seconds=0)
+        with pytest.raises(KeyboardInterrupt), other.transaction():
+            other.notify("news")
+            raise KeyboardInterrupt
+        assert not one.wait_for("news", seconds=0.05), "what was rolled back wakes nobody"
+        other.notify("news")
+        assert one.one(sql("SELECT 1")) == (1,)
+        assert one.wait_for("news", seconds=20) and not one.wait_for("news", seconds=0.05)

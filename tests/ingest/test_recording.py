@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
+from tapebook.desk.verify import verify_home
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, FundingRate, Liquidity, Mid, PredictedFunding
 from tapebook.errors import BadInput
 from tapebook.history.transfer import export_stream, import_file
 from tapebook.home import make_home
 from tapebook.ingest.live import ingest_live
+from tapebook.tape.market_context import MACRO_CHANNELS, PREDICTION_CHANNELS
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 from tapebook.world.server import Faults
@@ -21,15 +23,22 @@ from tapebook.world.server.service import advance_in_real_time
 from tests.ingest import ingest_harness as weather
 from tests.ingest.ingest_harness import BORN, FOREVER
 
-START = BORN + 2 * HOUR
+# Over the full hour, so that sources which ask once an hour do so twice.
+START = BORN + 2 * HOUR - 3 * MINUTE
 END = START + 7 * MINUTE
 KINDS: tuple[Any, ...] = (Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
+
+
+CHANNELS = (*PREDICTION_CHANNELS, *MACRO_CHANNELS)
+REGISTERS = ("polymarket_events", "polymarket_markets", "polymarket_market_asset_links", "defillama_asset_subjects")
 
 
 def home(folder: Path, *, raw: bool) -> Path:
     """A home that follows everything the world has, and records it or not."""
     make_home(folder)
-    (folder / "tapebook.toml").write_text(f"[archive]\nraw = {str(raw).lower()}\n[hyperliquid]\nhistory_hours = 1\n")
+    sources = 'sources = ["hyperliquid", "polymarket", "defillama"]'
+    settings = f"{sources}\n[archive]\nraw = {str(raw).lower()}\n[hyperliquid]\nhistory_hours = 1\n"
+    (folder / "tapebook.toml").write_text(settings)
     return folder
 
 
@@ -60,6 +69,13 @@ def everything(rooms: Rooms) -> dict[str, list[object]]:
         found[f"{symbol} bars"] = [*rooms.tape.candles(symbol, granularity_sec=60, since=0, view=View(FOREVER))]
         for kind in KINDS:
             found[f"{symbol} {kind.__name__}"] = rooms.tape.facts(kind, symbol, since=0, view=View(FOREVER))
+        for channel in CHANNELS:
+            found[f"{symbol} {channel}"] = [*rooms.tape.features_since(channel, symbol, since=0, view=View(FOREVER))]
+    for register in REGISTERS:
+        # Before the hour and after it: a version of the second crawl must not be known by the time of the first.
+        for moment in (END, START + 2 * MINUTE):
+            known = rooms.tape.registry.records(register, view=View(moment)).items()
+            found[f"{register} at {moment}"] = [(subject, record.values) for subject, record in known]
     return found
 
 
@@ -68,12 +84,18 @@ def test_a_recording_imported_into_a_new_home_gives_the_same_tape(tmp_path: Path
         report = export_stream(first, tmp_path / "stream.jsonl.gz", since=START - HOUR, until=END + HOUR)
         assert report.lines > 500 and START <= report.first_at < report.last_at
         before = everything(first)
+        for kind, least in (("immediate_markets", 10), ("capital_base", 30), ("polymarket_markets at", 100)):
+            assert sum(len(rows) for name, rows in before.items() if kind in name) >= least, kind
         for kind, least in (("bars", 400), ("Mid", 300), ("Liquidity", 6), ("AssetContext", 30), ("FundingRate", 6)):
             assert sum(len(rows) for name, rows in before.items() if name.endswith(f" {kind}")) >= least, kind
     with closing(Rooms(home(tmp_path / "two", raw=False), clock=VirtualClock(END + HOUR))) as second:
         imported = import_file(second, "stream", tmp_path / "stream.jsonl.gz", skip_bad=True)
         assert imported.rows_written > 1_000
         after = everything(second)
+        assert second.tape.kind_of("polymarket/BTC") == "prediction_market"
+        again = import_file(second, "stream", tmp_path / "stream.jsonl.gz", skip_bad=True)
+        assert again.rows_written == 0 and "rows of polymarket" in " ".join(imported.told.notes)
+        assert not [*verify_home(second, tape=True, archive=False, progress=print, notice=print)]
     assert after.keys() == before.keys()
     different = {name: (len(after[name]), len(before[name])) for name in before if after[name] != before[name]}
     assert not different

@@ -59,6 +59,8 @@ BEYOND = {
     "tape_source_progress": "(1 = 1)",
     # Which anchors a restored book has lost: no packet is made from them.
     "log_restores": "(1 = 1)",
+    # What writes with a key have appended: no packet is made from it.
+    "log_keyed_events": "(1 = 1)",
     # The payloads as they came: no packet is made from them.
     "tape_recordings": "(1 = 1)",
 }

@@ -52,6 +52,8 @@ contexts = st.builds(
     bar_count=st.integers(2, 500),
     recent_trades_k=st.integers(0, 30),
     memory=st.sampled_from([True, False, ACCOUNT_ROOMS, ("trades", "lessons")]),
+    predictions=st.sampled_from([UNSET, (), ("own", "BTC"), ("ETH",)]),
+    macro=st.sampled_from([UNSET, (), ("own", "chain/ethereum"), ("global/defi", "stablecoin/1")]),
 )
 GROUPS = ("name", "caps", "context", "shadow", "reflection", "experience")
 caps = st.builds(

@@ -191,6 +191,9 @@ class Questions:
     def restore(self, parts: Any, now: int) -> None:
         assert not parts
 
+    def start_state(self) -> str | None:
+        return None
+
 
 @pytest.mark.parametrize("per_second", [0.5, 2.0])
 def test_after_an_outage_the_throttle_holds(per_second: float) -> None:

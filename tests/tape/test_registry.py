@@ -13,11 +13,12 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.desk.verify import verify_home
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, MINUTE
-from tapebook.domain.market import RegistryRecord
+from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.market import Candle, RegistryRecord
 from tapebook.errors import UnknownName
 from tapebook.sources.hyperliquid.universe import ListingRecords
 from tapebook.sources.hyperliquid.wire import Perp, SpotPair, SpotToken, read_meta, read_spot_tokens
+from tapebook.tape.market_context import trending_symbols
 from tapebook.tape.registry import ASSETS, COVERAGE, ListedAsset, seed_sql
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, View
@@ -78,6 +79,26 @@ def test_categories_filter(tape: Tape, category: str, member: str, stranger: str
 def test_a_category_nobody_knows_is_refused_with_those_there_are(tape: Tape) -> None:
     with pytest.raises(UnknownName, match="there is no category 'Layer 3'; choose one of: All, Perps"):
         tape.registry.assets(view=View(NOW), category="Layer 3")
+
+
+def test_trending_is_what_was_traded_most_in_the_day_before_a_moment(tape: Tape) -> None:
+    def hours(symbol: str, volume: float, *, until: int) -> list[Candle]:
+        ends = range(until - 24 * HOUR, until, HOUR)
+        return [Candle(symbol, 3600, at, 100, 100, 100, 100, volume, volume, 5) for at in ends]
+
+    start = NOW - NOW % HOUR
+    busy = [bar for place in range(12) for bar in hours(f"COIN{place:02}", 10.0 + place, until=start)]
+    tape.commit([*busy, *hours("BTC", 5.0, until=start), *hours("QUIET", 0.0, until=start)], assumed=lambda each: NOW)
+    tape.commit(hours("BTC", 500.0, until=start + DAY), assumed=lambda each: NOW + DAY)
+
+    def trending(as_of: int) -> list[str]:
+        return trending_symbols(tape, view=View(as_of))
+
+    assert trending(NOW - 1) == [], "nothing of it was known yet"
+    assert trending(NOW) == [f"COIN{place:02}" for place in range(11, 1, -1)]
+    assert trending(NOW + DAY) == ["BTC"], "the others were not traded on the second day"
+    found = tape.registry.assets(view=View(NOW + DAY), category="trending", trending=["BTC"])
+    assert [each.symbol for each in found] == ["BTC"] and found[0].categories[:2] == ("Perps", "Crypto")
 
 
 def test_words_that_mean_something_else_are_never_searched(tape: Tape) -> None:

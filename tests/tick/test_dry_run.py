@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
-from tapebook.broker import BookedAccount, BrokerActivity, OpenOrder, OrderState
+from tapebook.broker import BookedAccount, BrokerActivity, MarketListing, OpenOrder, OrderState
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.desk import agents, control
@@ -65,7 +65,7 @@ class Untouchable:
         """Fails the test."""
         return _called("account state")
 
-    def increments(self, symbol: str) -> Increments | None:
+    def increments(self, symbol: str, listing: MarketListing) -> Increments | None:
         """The steps of sizes and prices are no secret of an account, so they may be asked for."""
         return None
 

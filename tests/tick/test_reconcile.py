@@ -327,11 +327,11 @@ def _bars_until(minutes: float) -> list[Candle]:
 def _counted(patch: pytest.MonkeyPatch, desk: Desk) -> list[str]:
     names: list[str] = []
     for db in (desk.rooms.book_db, desk.rooms.tape_db):
-        for read, plain in (("all", db.all), ("one", db.one)):
+        for read, plain in (("all", db.all), ("one", db.one), ("many", db.many)):
 
-            def counting(query: Any, *, _plain: Any = plain, **params: Any) -> Any:
+            def counting(query: Any, *rows: Any, _plain: Any = plain, **params: Any) -> Any:
                 names.append(query.name)
-                return _plain(query, **params)
+                return _plain(query, *rows, **params)
 
             patch.setattr(db, read, counting)
     return names

@@ -1,14 +1,13 @@
 """Polymarket's own client against the stand-in: pages, searches, books and prices, without a parse error."""
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import Any
 
+import httpx
 import pytest
 from polymarket import AsyncPublicClient
-from polymarket.environments import PRODUCTION, Environment, _create_environment
 from polymarket.errors import RequestRejectedError
 
 from tapebook.domain.instants import HOUR, parse_instant
@@ -18,10 +17,21 @@ from tapebook.world.server import WorldServer
 BORN = parse_instant("2026-01-05T00:00:00Z")
 
 
-def environment(url: str) -> Environment:
-    """The client's own settings with the stand-in's addresses: it has no public way to name another server."""
-    config = dataclasses.replace(PRODUCTION._config, gamma_url=f"{url}/gamma", clob_url=f"{url}/clob")
-    return _create_environment(name="stand-in", config=config)
+PREFIXES = {"gamma-api.polymarket.com": "gamma", "clob.polymarket.com": "clob"}
+
+
+def send_to(url: str, patch: pytest.MonkeyPatch) -> None:
+    """Sends what is meant for Polymarket's servers to the stand-in: the client's addresses are its own."""
+    send = httpx.AsyncHTTPTransport.handle_async_request
+    stand_in = httpx.URL(url)
+
+    async def redirected(self: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        path = f"/{PREFIXES[request.url.host]}".encode() + request.url.raw_path
+        where = {"scheme": stand_in.scheme, "host": stand_in.host, "port": stand_in.port}
+        request.url = request.url.copy_with(**where, raw_path=path)
+        return await send(self, request)
+
+    patch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", redirected)
 
 
 def with_client(play: Callable[[AsyncPublicClient, WorldServer], Awaitable[None]]) -> None:
@@ -30,8 +40,10 @@ def with_client(play: Callable[[AsyncPublicClient, WorldServer], Awaitable[None]
         url = await server.start()
         await server.advance(BORN + 2 * HOUR)
         try:
-            async with AsyncPublicClient(environment(url)) as client:
-                await play(client, server)
+            with pytest.MonkeyPatch.context() as patch:
+                send_to(url, patch)
+                async with AsyncPublicClient() as client:
+                    await play(client, server)
         finally:
             await server.stop()
 

@@ -22,18 +22,16 @@ import msgspec
 
 from tapebook.clock import SystemClock
 from tapebook.db import Queries, Row, connect, migrate
-from tapebook.domain.instants import DAY, iso_text
+from tapebook.domain.instants import iso_text
 from tapebook.errors import BadInput, Busy, UnknownName
 from tapebook.home import process_name, require_home
+from tapebook.log.keyed import KEPT_MS
 from tapebook.settings.config import load_config
 
 ACCESS_FILE = "access.db"
 _QUERIES = Queries.load("tapebook.api", "access.sql")
 _TOKEN = re.compile(r"tbk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# Longer than any program tries the same request again.
-_KEPT_MS = 7 * DAY
-
 AccessScope = Literal["read", "record", "trade", "admin"]
 SCOPES: tuple[AccessScope, ...] = get_args(AccessScope)
 """What a token may do: read; record what a bot saw, decided and traded; trade and halt; change agents and memory."""
@@ -62,6 +60,13 @@ class KeptAnswer(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes
+
+
+class BegunWrite(msgspec.Struct, frozen=True):
+    """A write with a key that is to be made now, by an id and a moment that are the same for every attempt."""
+
+    write_id: str
+    moment: int
 
 
 class AccessStore:
@@ -144,18 +149,19 @@ class AccessStore:
         found = _token_of_row(row[:-1])
         return found if found.owner == self.owner else None
 
-    def begin_write(self, token_id: str, key: str, request: bytes) -> KeptAnswer | None:
+    def begin_write(self, token_id: str, key: str, request: bytes, *, moment: int) -> KeptAnswer | BegunWrite:
         """Takes a key for a write that is to be made now; the answer, where it was made before.
 
-        BadInput when the key was of another request. A write whose server died is made again.
+        BadInput when the key was of another request. A write that was cut goes on with its id and its first moment.
         """
         digest, now = sha256(request).hexdigest(), self._clock.now()
         where = {"token_id": token_id, "write_key": key}
-        mine = {"holder": self._holder, "begun_at": now}
+        mine = {"holder": self._holder, "begun_at": now, "write_id": secrets.token_hex(12), "moment": moment}
         with self._lock, self._db.transaction():
-            self._db.execute(_QUERIES.forget_writes, before=now - _KEPT_MS)
-            if self._db.one(_QUERIES.begin_write, request_sha256=digest, **where, **mine) is not None:
-                return None
+            self._db.execute(_QUERIES.forget_writes, before=now - KEPT_MS)
+            begun = self._db.one(_QUERIES.begin_write, request_sha256=digest, **where, **mine)
+            if begun is not None:
+                return BegunWrite(*begun)
             known, holder, status, body = self._db.one(_QUERIES.keyed_write, **where) or ("", "", None, b"")
             if known != digest:
                 raise BadInput(f"the key {key!r} was given to another request: give this one a key of its own")
@@ -163,17 +169,26 @@ class AccessStore:
                 return KeptAnswer(status, bytes(body))
             if holder == self._holder:
                 raise Busy(f"the request with the key {key!r} is under way: ask again when it has ended")
-            self._db.execute(_QUERIES.take_over_write, before=holder, **where, **mine)
-            return None
+            taken = self._db.one(_QUERIES.take_over_write, before=holder, **where, **mine)
+            if taken is None:
+                raise Busy(f"another server makes the request with the key {key!r}: ask again when it has ended")
+            return BegunWrite(*taken)
 
-    def finish_write(self, token_id: str, key: str, answer: KeptAnswer | None) -> None:
-        """Keeps the answer of a write; None frees its key, for nothing was done."""
-        where = {"token_id": token_id, "write_key": key}
+    def finish_write(self, token_id: str, key: str, answer: KeptAnswer) -> None:
+        """Keeps the answer of a write."""
         with self._lock:
-            if answer is None:
-                self._db.execute(_QUERIES.abandon_write, **where)
-            else:
-                self._db.execute(_QUERIES.finish_write, status=answer.status, body=answer.body, **where)
+            status, body = answer.status, answer.body
+            self._db.execute(_QUERIES.finish_write, token_id=token_id, write_key=key, status=status, body=body)
+
+    def free_key(self, token_id: str, key: str) -> None:
+        """Frees the key of a write that did nothing."""
+        with self._lock:
+            self._db.execute(_QUERIES.abandon_write, token_id=token_id, write_key=key)
+
+    def leave_write(self, token_id: str, key: str) -> None:
+        """Leaves a write that failed on the way: the next attempt goes on with it."""
+        with self._lock:
+            self._db.execute(_QUERIES.leave_write, token_id=token_id, write_key=key)
 
 
 def _hash(text: str) -> str:

@@ -24,18 +24,24 @@ WHERE revoked_at IS NULL AND (name = :name OR token_id = :name) RETURNING token_
 
 -- name: begin_write
 -- Takes a key for a write; gives a row unless it is taken.
-INSERT INTO keyed_writes (token_id, write_key, request_sha256, holder, begun_at)
-VALUES (:token_id, :write_key, :request_sha256, :holder, :begun_at)
-ON CONFLICT DO NOTHING RETURNING write_key;
+INSERT INTO keyed_writes (token_id, write_key, request_sha256, holder, begun_at, write_id, moment)
+VALUES (:token_id, :write_key, :request_sha256, :holder, :begun_at, :write_id, :moment)
+ON CONFLICT DO NOTHING RETURNING write_id, moment;
 
 -- name: keyed_write
 -- What is known of a key.
 SELECT request_sha256, holder, status, body FROM keyed_writes WHERE token_id = :token_id AND write_key = :write_key;
 
 -- name: take_over_write
--- Takes the key of a write that ended with its process.
-UPDATE keyed_writes SET holder = :holder, begun_at = :begun_at
-WHERE token_id = :token_id AND write_key = :write_key AND holder = :before AND status IS NULL RETURNING write_key;
+-- Takes the key of a write that was cut, with its id and its moment; older versions stored neither.
+UPDATE keyed_writes SET
+    holder = :holder, begun_at = :begun_at, write_id = COALESCE(write_id, :write_id), moment = COALESCE(moment, :moment)
+WHERE token_id = :token_id AND write_key = :write_key AND holder = :before AND status IS NULL
+RETURNING write_id, moment;
+
+-- name: leave_write
+-- Lets the next attempt go on with a write that failed on the way.
+UPDATE keyed_writes SET holder = '' WHERE token_id = :token_id AND write_key = :write_key AND status IS NULL;
 
 -- name: finish_write
 -- Keeps what a write was answered.

@@ -9,6 +9,7 @@ thread may call it. Plurals give lists with the newest first, singulars one thin
 rooms; here it defaults to the clock's now.
 """
 
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -40,7 +41,7 @@ from tapebook.desk.control import FlattenReport, HaltReport
 from tapebook.lab.explain import ShadowReport
 from tapebook.lab.replay import ReplayReport
 from tapebook.lab.rerun import RerunComparison
-from tapebook.log import Finding
+from tapebook.log import Finding, KeyedWrite
 from tapebook.report.backtest import chunk_lines, summary_lines
 from tapebook.wiring import Rooms
 
@@ -179,6 +180,10 @@ class Tapebook(
     def memory(self, agent: str, *, as_of: AsOf = None) -> MemoryClient:
         """What an agent is given of its past: trades that ended, trades that are open, the lessons that stand."""
         return MemoryClient(self._home, agent, as_of=as_of)
+
+    def keyed_write(self, write_id: str) -> AbstractContextManager[KeyedWrite]:
+        """Notes what this thread writes inside under an id, for whoever makes the same write again after a crash."""
+        return self._home.keyed_write(write_id)
 
     @property
     def anchor_problem(self) -> str | None:

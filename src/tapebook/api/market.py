@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.desk.agents import deploy_agent
-from tapebook.domain.agent import Horizon
+from tapebook.domain.agent import OWN_SUBSCRIPTIONS, Horizon
 from tapebook.domain.instants import iso_text
 from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
@@ -20,6 +20,7 @@ from tapebook.errors import BadInput, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
 from tapebook.tape.bars import finished_bars
+from tapebook.tape.market_context import trending_symbols
 from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, ListedAsset, seed_sql
 from tapebook.tape.view import View
 
@@ -86,7 +87,8 @@ class MarketHistory(HomePart):
         """The markets there are, or those of a category such as `Layer 2`, as they were known at a moment."""
         with self._home.read() as rooms:
             view = View(self._home.moment(as_of))
-            found = rooms.tape.registry.assets(view=view, category=category)
+            trending = trending_symbols(rooms.tape, view=view)
+            found = rooms.tape.registry.assets(view=view, category=category, trending=trending)
         return [_asset_view(asset) for asset in found if asset.live or delisted]
 
     def write_asset_snapshot(self, path: str | Path, *, as_of: AsOf = None) -> int:
@@ -115,12 +117,15 @@ class MarketHistory(HomePart):
     ) -> dict[str, AssetContextView]:
         """The compact context of assets: price, features, prediction markets and macro rows, each with its age.
 
-        An agent filters what is global: its watchlist and the horizon of its profile, where none are named here.
+        An agent filters what is global by what it subscribes to; its watchlist and the horizon of its profile count
+        where none are named here.
         """
+        subscriptions = OWN_SUBSCRIPTIONS
         with self._home.read() as rooms:
             if agent is not None:
                 profile = rooms.book.find_agent(agent).agent
                 assets, horizon = assets or profile.watchlist, horizon or profile.context.horizon
+                subscriptions = profile.context.subscriptions
             view, known = View(self._home.moment(as_of)), set(rooms.tape.symbols())
             unheard = [symbol for symbol in assets if symbol not in known]
             # Reading the registry takes longer than the context of an asset.
@@ -130,7 +135,12 @@ class MarketHistory(HomePart):
                     raise UnknownName(f"there is no market {symbol!r}: `tapebook assets` lists those there are")
             return {
                 symbol: asset_context_view(
-                    rooms.tape, symbol, view=view, horizon=horizon or "intraday", sources=sources
+                    rooms.tape,
+                    symbol,
+                    view=view,
+                    horizon=horizon or "intraday",
+                    sources=sources,
+                    subscriptions=subscriptions,
                 )
                 for symbol in assets
             }

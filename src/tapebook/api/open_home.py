@@ -21,7 +21,8 @@ from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import iso_text, parse_instant
 from tapebook.errors import BadInput
-from tapebook.home import DEMO_START, is_demo_home
+from tapebook.home import DEMO_START, is_demo_home, process_name
+from tapebook.log import KeyedWrite
 from tapebook.wiring import Rooms
 
 MOST_READERS = 8
@@ -68,6 +69,17 @@ class OpenHome:
         """The rooms that may write, for one thread at a time."""
         with self._write_lock, self._holding(self.writer):
             yield self.writer
+
+    @contextmanager
+    def keyed_write(self, write_id: str) -> Iterator[KeyedWrite]:
+        """Has all that this thread appends inside noted under an id, in the transactions that append it."""
+        with self.write() as rooms:
+            owner, attempt = rooms.book.owner, process_name()
+            rooms.log.keyed = KeyedWrite(rooms.book_db, owner=owner, write_id=write_id, attempt=attempt)
+            try:
+                yield rooms.log.keyed
+            finally:
+                rooms.log.keyed = None
 
     @contextmanager
     def read(self) -> Iterator[Rooms]:

@@ -9,15 +9,15 @@ from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, TypedDict
 
 from tapebook.anchors import anchor_heads
 from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
 from tapebook.desk.demo import DemoProgress
-from tapebook.desk.supervisor import claim_role
-from tapebook.errors import HomeError
+from tapebook.desk.supervisor import await_role
+from tapebook.errors import HomeError, RoleLost
 from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home, write_once
 from tapebook.ingest.live import IngestProgress, clock_address, ingest_live
 from tapebook.ingest.world_process import clock_of_source
@@ -48,6 +48,14 @@ SERVICES_FOLDER = "deploy"
 _SERVICE_TEMPLATES = resources.files("tapebook.settings").joinpath("services")
 
 
+class _WaitTerms(TypedDict):
+    """How long a process waits for a database or for its role, and whom it tells."""
+
+    until: float | None
+    stopped: Callable[[], bool]
+    report: Callable[[str], None]
+
+
 async def ingest(
     home: str | Path, *, url: str | None, seconds: float | None, report: Callable[[IngestProgress], None]
 ) -> None:
@@ -60,17 +68,24 @@ async def ingest(
     def report_wait(line: str) -> None:
         report(IngestProgress(clock.now(), {}, 0, line))
 
-    with exclusive_lock(home, "tape"):
-        # Nothing else runs in this loop yet, so it may stand still for as long as the wait lasts.
-        rooms = when_database_answers(
-            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: False, report=report_wait
-        )
+    # Nothing else runs in this loop yet, so it may stand still for as long as a wait lasts.
+    wait: _WaitTerms = {"until": end, "stopped": lambda: False, "report": report_wait}
+
+    async def ingest_until_lost() -> bool:
+        rooms = when_database_answers(lambda: Rooms(home, clock=clock), **wait)
         try:
-            claim_role(rooms.tape_db, "ingest", owner=rooms.config.owner)
-            left = None if end is None else max(0.0, end - elapsed_seconds())
-            await ingest_live(rooms, url=url, seconds=left, report=log_problems(_LOG, report))
+            if await_role(rooms.tape_db, "ingest", owner=rooms.config.owner, **wait):
+                left = None if end is None else max(0.0, end - elapsed_seconds())
+                await ingest_live(rooms, url=url, seconds=left, report=log_problems(_LOG, report))
+        except RoleLost:
+            return True
         finally:
             rooms.close()
+        return False
+
+    with exclusive_lock(home, "tape"):
+        while await ingest_until_lost():
+            report_wait("another ingest has taken over: standing by")
 
 
 def init(home: str | Path) -> list[str]:

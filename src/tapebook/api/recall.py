@@ -143,10 +143,13 @@ class Recall(HomePart):
             document_writes.remove_folder(rooms, folder)
             return sync_documents(rooms, progress=progress)
 
-    def append(self, what: str, agent: str, text: str, *, run: str | None = None, by: str = "owner") -> AppendedEntry:
-        """Appends to an agent's `journal`, or to its `learning`s or `note`s."""
+    def append(
+        self, what: str, agent: str, text: str, *, run: str | None = None, by: str = "owner", at: AsOf = None
+    ) -> AppendedEntry:
+        """Appends to an agent's `journal`, or to its `learning`s or `note`s; once at a moment (now by default)."""
         with self._home.write() as rooms:
-            return document_writes.append_entry(rooms, agent, what, text, run_id=run or "", by=by)
+            moment = None if at is None else self._home.moment(at)
+            return document_writes.append_entry(rooms, agent, what, text, run_id=run or "", by=by, at=moment)
 
     def propose(
         self,
@@ -156,13 +159,15 @@ class Recall(HomePart):
         file: str | Path | None = None,
         run: str | None = None,
         by: str = "owner",
+        at: AsOf = None,
     ) -> ProposalDiff:
         """Proposes a manual, from a text or a file; it stands when the owner approves it."""
         with self._home.write() as rooms:
             if (text is None) == (file is None):
                 raise BadInput("a proposal is a text or a file: give one of the two")
             proposed = document_writes.read_manual_file(Path(file)) if file is not None else text or ""
-            return document_writes.propose_manual(rooms, agent, proposed, run_id=run or "", by=by)
+            moment = None if at is None else self._home.moment(at)
+            return document_writes.propose_manual(rooms, agent, proposed, run_id=run or "", by=by, at=moment)
 
     def proposals(self, agent: str | None = None, *, most: int = 20, as_of: AsOf = None) -> list[ProposalView]:
         """Proposals, newest first, of one agent or of all; as they stand or stood at a moment."""

@@ -59,8 +59,8 @@ class Runs(HomePart):
         """What that takes: tokens of every part against its cap, rows left out, and warnings at high settings."""
         return preview_packet(self.context(agent, symbol, as_of=as_of, version=version))
 
-    def tick(self, agent: str, symbol: str) -> DecisionRun:
-        """Makes one decision now and carries it out.
+    def tick(self, agent: str, symbol: str, *, at: AsOf = None) -> DecisionRun:
+        """Makes one decision now and carries it out; `at` names it, and the same moment again is the same decision.
 
         On the market of a demo home, which stands still, a decision that was `made_earlier` is given again; what is
         ordered there fills, for the market is moved on until it has.
@@ -76,7 +76,8 @@ class Runs(HomePart):
                 raise BadInput(f"{agent} is disabled: enable it with `tapebook agents enable {agent}` first")
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
                 self._home.catch_up()
-                slot = Slot(deploy_agent(rooms, agent), symbol, rooms.clock.now(), trigger="manual")
+                moment = rooms.clock.now() if at is None else self._home.moment(at)
+                slot = Slot(deploy_agent(rooms, agent), symbol, moment, trigger="manual")
                 run = tick(rooms, slot, ask=ask_with_heartbeat)
                 shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
             return rooms.book.run(run.run_id) or run if self._home.play_market_on([deployment.id]) else run

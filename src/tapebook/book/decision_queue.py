@@ -18,6 +18,8 @@ from tapebook.errors import StaleWriter
 from tapebook.log import Leases, Stream
 
 _QUEUE_QUERIES = Queries.load("tapebook.book", "work.sql")
+# One for all owners of a database: a worker that has nothing to do goes back to waiting.
+_QUEUE_TOPIC = "tapebook_work"
 
 
 class KnownAsOf(msgspec.Struct, frozen=True):
@@ -28,7 +30,7 @@ class KnownAsOf(msgspec.Struct, frozen=True):
 
 
 class QueuedDecision(msgspec.Struct, frozen=True):
-    """One decision to make; `known` once somebody has begun it."""
+    """One decision to make; `known` once somebody has begun it, `made` when it is listed though there is a run."""
 
     run_id: str
     deployment: str
@@ -37,6 +39,7 @@ class QueuedDecision(msgspec.Struct, frozen=True):
     trigger: Trigger = "schedule"
     branch: str = "main"
     known: KnownAsOf | None = None
+    made: bool = False
 
 
 class DecisionQueue:
@@ -52,7 +55,14 @@ class DecisionQueue:
         if not items:
             return 0
         with self._db.transaction():
-            return self._db.many(_QUEUE_QUERIES.add, [self._row(item) for item in items])
+            added = self._db.many(_QUEUE_QUERIES.add, [self._row(item) for item in items])
+            if added:
+                self._db.notify(_QUEUE_TOPIC)
+            return added
+
+    def wait_for_more(self, *, seconds: float) -> bool:
+        """Waits until decisions are listed, so many seconds at most; where nobody can say so, for a short pause."""
+        return self._db.wait_for(_QUEUE_TOPIC, seconds=seconds)
 
     def newest_slot(self, deployment: str, symbol: str) -> int | None:
         """The newest scheduled slot of a pair that was decided or is listed; None before its first."""
@@ -120,9 +130,9 @@ def _known_values(known: KnownAsOf) -> Row:
 
 
 def _queued_decision(deployment: str, row: Row) -> QueuedDecision:
-    run_id, symbol, scheduled_for, trigger, branch, as_of, *seqs = row
+    run_id, symbol, scheduled_for, trigger, branch, as_of, *seqs, made = row
     known = None if as_of is None else KnownAsOf(as_of, Watermarks(*seqs))
-    return QueuedDecision(run_id, deployment, symbol, scheduled_for, trigger, branch, known)
+    return QueuedDecision(run_id, deployment, symbol, scheduled_for, trigger, branch, known, bool(made))
 
 
 _REPLY_QUERIES = Queries.load("tapebook.book", "replies.sql")

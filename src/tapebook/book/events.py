@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from tapebook.db import Row
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import canonical_json, short_id
 from tapebook.domain.order import (
@@ -34,7 +35,7 @@ from tapebook.domain.position import (
     position_after_fill,
     signed_size_e8,
 )
-from tapebook.domain.run import Action, DecisionRun, RunStatus, Trigger, Verdict
+from tapebook.domain.run import Action, DecisionRun, RunStatus, SlotMark, Trigger, Usage, Verdict, Vote, Watermarks
 from tapebook.log import Draft, Event
 
 EntryKind = Literal["deposit", "realised_pnl", "fee", "funding", "insurance"]
@@ -406,3 +407,40 @@ def _order_of_action(action: Action, size: int, held: Position | None, *, client
         leverage=action.leverage,
         intended_at=at,
     )
+
+
+class _RunDetails(msgspec.Struct, frozen=True):
+    """What the event of a run says and no table repeats."""
+
+    inputs_sha256: str
+    votes: tuple[Vote, ...] = ()
+    note: str = ""
+    mark: SlotMark | msgspec.UnsetType = msgspec.UNSET
+
+
+class _RunEvent(msgspec.Struct, frozen=True):
+    run: _RunDetails
+
+
+_RUN_DETAILS = msgspec.json.Decoder(_RunEvent)
+
+
+def run_of_row(row: Row, acted: Sequence[Row], *, body: str) -> DecisionRun:
+    """A decision of its columns, those of its actions, and what only its event says."""
+    details = _RUN_DETAILS.decode(body).run
+    # The columns stand in the order of the struct's fields, with four columns for its watermarks.
+    before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
+    actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
+    reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
+    usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
+    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29], details.mark)
+    return DecisionRun(*fields)
+
+
+def _action(row: Row) -> Action:
+    fields: Row = (*row[:9], tuple(msgspec.json.decode(row[9])))
+    return Action(*fields)
+
+
+def _verdict(row: Row) -> Verdict:
+    return Verdict(bool(row[10]), row[11], row[12], tuple(msgspec.json.decode(row[13])))

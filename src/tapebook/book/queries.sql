@@ -389,20 +389,20 @@ SELECT exit_seq FROM trade_history WHERE owner = :owner AND id = :id;
 SELECT lacks FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: session_refusals
--- What was refused between two moments, in the order it was: by a rule of the guard, as no readable reply, or as an order
--- at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision. The plus
--- before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the watermark.
--- For replay there is an end too, far enough that nothing known lies beyond it.
-SELECT r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail, 1 AS by_guard FROM decision_runs r
+-- What was refused between two moments, with its own, in the order it was: by a rule of the guard, as no readable reply, or
+-- as an order at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision.
+-- The plus before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the
+-- watermark. For replay there is an end too, far enough that nothing known lies beyond it.
+SELECT r.as_of, r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail, 1 AS by_guard FROM decision_runs r
 JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow'
 UNION ALL
-SELECT r.seq, 0, :unreadable, '', 0 FROM decision_runs r
+SELECT r.as_of, r.seq, 0, :unreadable, '', 0 FROM decision_runs r
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow' AND r.status = 'rejected' AND r.error IS NOT NULL
 UNION ALL
-SELECT o.ended_seq, 0, NULL, o.detail, 0 FROM orders o
+SELECT o.intended_at, o.ended_seq, 0, NULL, o.detail, 0 FROM orders o
 WHERE o.owner = :owner AND o.deployment = :deployment AND o.intended_at > :hour AND o.intended_at <= :as_of
     AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> ''
 ORDER BY at_seq, place;

@@ -3,24 +3,28 @@
 Every read names an owner through the store it is asked of; nothing crosses owners.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from tapebook.book import events as ev
+from tapebook.book.decision_cache import DecisionCache
 from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, SlotMark, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.run import LONGEST_STREAK, DecisionRun
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
-from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
+from tapebook.log.read_cache import ReadCache
+from tapebook.log.store import SET_BACK_KIND, StreamSetBack
 
 MIGRATIONS = "tapebook.book"
+Result = TypeVar("Result")
 # Larger than any count, and an integer that both databases take.
 NO_LIMIT = 2**62
 """No limit to how many rows are read."""
@@ -145,7 +149,8 @@ class Book:
         self._streams: dict[str, Stream] = {}
         # What a tick asks over and over; marks and decisions that place nothing change none of it.
         self._account_cache = ReadCache(log, _ACCOUNT_KINDS)
-        self._run_cache = ReadCache(log, (ev.EVENT_KINDS[ev.RunEnded],))
+        self._decisions = DecisionCache(log)
+        self._owner_cache = ReadCache(log, ev.EVENT_KINDS.values())
         self._set_back_cache = ReadCache(log, (SET_BACK_KIND,))
 
     def stream(self, deployment: str = "") -> Stream:
@@ -168,7 +173,16 @@ class Book:
         """Writes events and their rows under the lease in hand, if any; or raises StaleWriter and writes nothing."""
         stream = self.stream(deployment)
         lease = self._leases.for_write(stream) if self._leases else None
-        return self._log.append(stream, drafts, expected_seq=expected_seq, lease=lease)
+        before = self._decisions.mark(stream, seq=expected_seq)
+        events = self._log.append(stream, drafts, expected_seq=expected_seq, lease=lease)
+        self._decisions.follow(stream, events, before=before)
+        return events
+
+    def _read_owner(self, key: Hashable, read: Callable[[], Result]) -> Result:
+        """What the owner's stream says; while decisions are made together, read again only when it has moved."""
+        if not self._log.reads_once:
+            return read()
+        return self._owner_cache.read(key, self.stream(), seq=self.head(), read=read)
 
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
@@ -224,10 +238,10 @@ class Book:
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
         if version is None:
-            row = self._db.one(_QUERIES.agent, owner=self.owner, agent=name)
+            query = partial(self._db.one, _QUERIES.agent, owner=self.owner, agent=name)
         else:
-            row = self._db.one(_QUERIES.agent_version, owner=self.owner, agent=name, version=version)
-        return _profile(row) if row else None
+            query = partial(self._db.one, _QUERIES.agent_version, owner=self.owner, agent=name, version=version)
+        return self._read_owner(("agent", name, version), lambda: _profile(row) if (row := query()) else None)
 
     def agent_as_of(self, name: str, *, as_of: int, removed: bool = False) -> tuple[int, AgentProfile] | None:
         """One agent's profile as it was known at a moment; None when there was none, or when it had been removed."""
@@ -278,7 +292,7 @@ class Book:
 
     def halts(self) -> dict[str, str]:
         """What may not trade now, with the reason that was given: deployments, or an empty name for all of them."""
-        return {row[0]: row[1] for row in self._db.all(_QUERIES.halts, owner=self.owner)}
+        return self._read_owner("halts", lambda: dict(self._db.all(_QUERIES.halts, owner=self.owner)))
 
     def flatten_due(self, deployment: str) -> dict[str, int]:
         """Symbols with something left that had begun when somebody wanted it flat, each with when that was last."""
@@ -397,13 +411,14 @@ class Book:
     def last_run(self, deployment: str, symbol: str, *, seq: int, expired_orders: bool = True) -> DecisionRun | None:
         """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
-        row = self._db.one(_QUERIES.last_run, without_expired=int(not expired_orders), **where)
-        if row is None:
-            return None
-        # Of a run that was decided nothing changes but how it ended.
-        key, read = ("last_run", deployment, symbol), partial(self.run, row[0])
-        known = self._run_cache.read(key, self.stream(deployment), seq=seq, read=read)
-        return known if known is not None and known.run_id == row[0] else self._run_cache.replace(key, read())
+
+        def read() -> DecisionRun | None:
+            row = self._db.one(_QUERIES.last_run, without_expired=int(not expired_orders), **where)
+            return self.run(row[0]) if row else None
+
+        if not expired_orders:
+            return read()
+        return self._decisions.last_run(self.stream(deployment), symbol, seq=seq, read=read)
 
     def last_run_until(self, deployment: str, symbol: str, *, seq: int, until: int) -> DecisionRun | None:
         """The newest decision on a symbol that was made by a moment: for streams in which the clock has gone back."""
@@ -424,7 +439,7 @@ class Book:
         if event is None:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
         actions = self._db.all(_QUERIES.actions, owner=self.owner, run_id=run_id)
-        return _run(row, _RUN_DETAILS.decode(event.body).run, actions)
+        return ev.run_of_row(row, actions, body=event.body)
 
     def find_run(self, text: str) -> DecisionRun:
         """The decision whose id begins with a text; UnknownName when none or several do."""
@@ -585,18 +600,21 @@ class Book:
         """What a deployment did in the hour and the day before a moment, as of its account's sequence number."""
         seq, hour = account.seq, as_of - HOUR
         day = self._session_day(deployment, seq, as_of)
-        where = {"owner": self.owner, "deployment": deployment, "seq": seq}
-        refused = self._db.all(_QUERIES.session_refusals, hour=hour, as_of=as_of, unreadable=UNREADABLE_REPLY, **where)
+        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "hour": hour}
+        read = partial(self._db.all, _QUERIES.session_refusals, unreadable=UNREADABLE_REPLY, **where)
+        refused = self._decisions.refusals(
+            self.stream(deployment), seq=seq, as_of=as_of, read=lambda until: read(as_of=until)
+        )
         return Session(
             cash_usd_e6=account.portfolio.cash_usd_e6,
             results_usd_e6=day.results_usd_e6,
             held=_held_before(account.portfolio, day.fills),
-            rejections=tuple([rule for _, _, rule, _, by_guard in refused if by_guard]),
+            rejections=tuple([rule for *_, rule, _, by_guard in refused if by_guard]),
             executed=sum([row[1] for row in day.fills]),
             orders=sum([at > hour for at in day.intended]),
             nets=day.nets,
             closes=day.closes,
-            refusals=tuple([rule or refusal_code(detail) for _, _, rule, detail, _ in refused]),
+            refusals=tuple([rule or refusal_code(detail) for *_, rule, detail, _ in refused]),
         )
 
     def _session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
@@ -663,38 +681,3 @@ def _trade(row: Row) -> TradeState | ClosedTrade:
 def closed_trade_of_row(row: Row) -> ClosedTrade:
     """A trade of its columns and those of its exit."""
     return ClosedTrade(TradeState(*row[:-3]), *row[-3:])
-
-
-class _RunDetails(msgspec.Struct, frozen=True):
-    """What the event of a run says and no table repeats."""
-
-    inputs_sha256: str
-    votes: tuple[Vote, ...] = ()
-    note: str = ""
-    mark: SlotMark | msgspec.UnsetType = msgspec.UNSET
-
-
-class _RunEvent(msgspec.Struct, frozen=True):
-    run: _RunDetails
-
-
-_RUN_DETAILS = msgspec.json.Decoder(_RunEvent)
-
-
-def _run(row: Row, details: _RunDetails, acted: list[Row]) -> DecisionRun:
-    # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
-    actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
-    reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
-    usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29], details.mark)
-    return DecisionRun(*fields)
-
-
-def _action(row: Row) -> Action:
-    fields: Row = (*row[:9], tuple(msgspec.json.decode(row[9])))
-    return Action(*fields)
-
-
-def _verdict(row: Row) -> Verdict:
-    return Verdict(bool(row[10]), row[11], row[12], tuple(msgspec.json.decode(row[13])))

@@ -30,8 +30,12 @@ SELECT w.deployment, w.since, COALESCE((
 FROM (SELECT deployment, MIN(scheduled_for) AS since FROM work WHERE owner = :owner GROUP BY deployment) w;
 
 -- name: of
--- What a deployment has to decide, oldest first.
-SELECT run_id, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq, curated_seq FROM work
+-- What a deployment has to decide, oldest first, and whether that was done: a scheduler that lists a decision while it is
+-- recorded may list it once more.
+SELECT
+    run_id, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq, docs_seq, curated_seq,
+    EXISTS (SELECT 1 FROM decision_runs WHERE decision_runs.run_id = work.run_id)
+FROM work
 WHERE owner = :owner AND deployment = :deployment ORDER BY scheduled_for, symbol, run_id;
 
 -- name: open

@@ -2,10 +2,11 @@
 
 As on Hyperliquid: a coin has tiers, each with the value it begins at and a largest leverage. The maintenance rate
 of a tier is half its initial rate, 1 / (2 × largest leverage), and counts for the part of the value that lies in
-the tier, so that it never jumps. `margin_tables.json` holds the tiers of every coin the exchange listed on the day
-its `vintage` names, and the decimals of their sizes; before and after that day they may have been others. A coin it
-does not know has one tier. All comparisons are exact: values are USD e16 (a size times a price), shares are counted
-in parts of a number every leverage divides, and nothing is rounded.
+the tier, so that it never jumps. How much leverage a coin allows is what the exchange's list was known to say at the
+moment (`Quotes.listing`). The list does not name the higher tiers: `margin_tables.json` holds those of every coin that
+was listed on the day its `vintage` names, and the decimals of their sizes. Where both name a leverage, that of the list
+counts; a coin that neither knows has one tier. All comparisons are exact: values are USD e16 (a size times a price),
+shares are counted in parts of a number every leverage divides, and nothing is rounded.
 
 Margin is checked window by window (`MarginWindows`): as long as the bars of what is held, a minute as a rule; with
 bars of several lengths, as long as the longest. Two minutes after a window has ended, a bar that is still missing
@@ -25,7 +26,7 @@ the low, a short to the high. The first step at which the account falls short is
 the better side; a bar that opens beyond it is closed at its open.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from math import lcm
@@ -65,18 +66,45 @@ class _MarginTier(msgspec.Struct, frozen=True):
     maintenance: int
 
 
+ListedLeverage = Callable[[str], int | None]
+"""The largest leverage of a symbol by the exchange's list, None where it names none."""
+
+
+def _not_listed(symbol: str) -> int | None:
+    return None
+
+
 class MarginTiers:
     """The tiers of every coin."""
 
     def __init__(self, default_max_leverage: int) -> None:
         self._default = _tiers_highest_first(((0, default_max_leverage),))
 
-    def max_leverage(self, symbol: str, worth_e16: int) -> int:
+    def max_leverage(self, symbol: str, worth_e16: int, *, listed: int | None = None) -> int:
         """The largest leverage a position of this value may have."""
-        tiers = _known_tiers().get(symbol, self._default)
+        tiers = self._tiers(symbol, listed)
         return next(tier.max_leverage for tier in tiers if worth_e16 >= tier.begins_e16)
 
-    def falls_short(self, cash_usd_e6: int, positions: Mapping[str, Position], prices: Mapping[str, int]) -> bool:
+    def _tiers(self, symbol: str, listed: int | None) -> tuple[_MarginTier, ...]:
+        tiers = _known_tiers().get(symbol)
+        if listed is None or not 1 <= listed <= MAX_LEVERAGE:
+            return tiers or self._default
+        if tiers is None:
+            return _tiers_highest_first(((0, listed),))
+        if tiers[-1].max_leverage == listed:
+            return tiers
+        # Larger positions never get more than the list allows the smallest one.
+        known = [(tier.begins_e16 // _E16_PER_USD, min(tier.max_leverage, listed)) for tier in reversed(tiers[:-1])]
+        return _tiers_highest_first(((0, listed), *known))
+
+    def falls_short(
+        self,
+        cash_usd_e6: int,
+        positions: Mapping[str, Position],
+        prices: Mapping[str, int],
+        *,
+        listed: ListedLeverage = _not_listed,
+    ) -> bool:
         """Whether cash and positions together are worth less, at these prices, than they must at least be."""
         worth, values = cash_usd_e6 * _E16_PER_USD_E6, 0
         for symbol, held in positions.items():
@@ -86,17 +114,21 @@ class MarginTiers:
         # Nobody must back more than half of a value: a leverage is one at least.
         if 2 * worth >= values:
             return False
-        needed = [self._maintenance(symbol, abs(held.size_e8) * prices[symbol]) for symbol, held in positions.items()]
+        needed = [
+            _maintenance(self._tiers(symbol, listed(symbol)), abs(held.size_e8) * prices[symbol])
+            for symbol, held in positions.items()
+        ]
         return worth * _SHARE_PARTS < sum(needed)
 
-    def _maintenance(self, symbol: str, worth_e16: int) -> int:
-        """The least a position of this value must be backed by, in parts of USD e16."""
-        needed, left = 0, worth_e16
-        for tier in _known_tiers().get(symbol, self._default):
-            if left > tier.begins_e16:
-                needed += (left - tier.begins_e16) * tier.maintenance
-                left = tier.begins_e16
-        return needed
+
+def _maintenance(tiers: Sequence[_MarginTier], worth_e16: int) -> int:
+    """The least a position of this value must be backed by, in parts of USD e16."""
+    needed, left = 0, worth_e16
+    for tier in tiers:
+        if left > tier.begins_e16:
+            needed += (left - tier.begins_e16) * tier.maintenance
+            left = tier.begins_e16
+    return needed
 
 
 def covers_initial_margin(cash_usd_e6: int, positions: Mapping[str, Position], marks: Mapping[str, int]) -> bool:
@@ -119,10 +151,12 @@ def listed_symbols() -> tuple[str, frozenset[str]]:
 _PRICE_DIGITS, _DECIMALS = 5, 6
 
 
-def listed_increments(symbol: str) -> Increments | None:
-    """The steps in which the exchange takes sizes and prices of a coin; None of one it did not list then."""
-    decimals = _margin_tables().size_decimals.get(symbol)
-    if decimals is None:
+def listed_increments(symbol: str, listed: int | None = None) -> Increments | None:
+    """The steps in which the exchange takes sizes and prices of a coin, by the decimals its list names or those of the
+    tables; None of a coin that neither knows.
+    """
+    decimals = _margin_tables().size_decimals.get(symbol) if listed is None else listed
+    if decimals is None or not 0 <= decimals <= _DECIMALS:
         return None
     return Increments(10 ** (8 - decimals), 10 ** (8 - _DECIMALS + decimals), _PRICE_DIGITS)
 
@@ -161,11 +195,16 @@ class AdverseMove(msgspec.Struct, frozen=True):
 
 
 def liquidation_prices(
-    backing_usd_e6: int, positions: Mapping[str, Position], ways: Mapping[str, AdverseMove], *, margins: MarginTiers
+    backing_usd_e6: int,
+    positions: Mapping[str, Position],
+    ways: Mapping[str, AdverseMove],
+    *,
+    margins: MarginTiers,
+    listed: ListedLeverage = _not_listed,
 ) -> dict[str, int] | None:
     """The prices at which positions that share a backing are closed; None when it lasts through the bar."""
     worst = {symbol: ways[symbol].worst_e8 for symbol in positions}
-    if not margins.falls_short(backing_usd_e6, positions, worst):
+    if not margins.falls_short(backing_usd_e6, positions, worst, listed=listed):
         return None
 
     def prices(step: int) -> dict[str, int]:
@@ -175,7 +214,7 @@ def liquidation_prices(
     lasts, short = -1, PRICE_STEPS
     while short - lasts > 1:
         middle = (lasts + short) // 2
-        falls = margins.falls_short(backing_usd_e6, positions, prices(middle))
+        falls = margins.falls_short(backing_usd_e6, positions, prices(middle), listed=listed)
         lasts, short = (lasts, middle) if falls else (middle, short)
     return prices(short)
 

@@ -57,6 +57,13 @@ class Settlement(msgspec.Struct, frozen=True):
     price_e8: int
 
 
+class MarketListing(msgspec.Struct, frozen=True):
+    """What the exchange's list says of a symbol: decimals of its sizes and its largest leverage; None if not known."""
+
+    size_decimals: int | None = None
+    max_leverage: int | None = None
+
+
 class PaperTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What paper trading costs and allows; shares of a price or a value in millionths, so that they are integers."""
 
@@ -106,6 +113,10 @@ class Quotes(Protocol):
 
     def settlement(self, symbol: str) -> Settlement | None:
         """How a symbol ended that is known to be delisted by now; None for one that is traded."""
+        ...
+
+    def listing(self, symbol: str, *, at: int) -> MarketListing:
+        """What the exchange's list was known to say of a symbol at a moment."""
         ...
 
 
@@ -198,6 +209,6 @@ class Broker(Protocol):
         """What the broker says the account holds now: the booked account, moved by all that is not booked yet."""
         ...
 
-    def increments(self, symbol: str) -> Increments | None:
-        """The steps in which sizes and prices of a symbol go; None where any will do."""
+    def increments(self, symbol: str, listing: MarketListing) -> Increments | None:
+        """The steps in which sizes and prices of a symbol go, as it is listed; None where any will do."""
         ...

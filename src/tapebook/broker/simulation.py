@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from tapebook.broker.margin import (
     NEVER,
+    ListedLeverage,
     MarginTiers,
     MarginWindow,
     MarginWindows,
@@ -144,7 +145,7 @@ class AccountSimulation:
         if self._isolated:
             together = [(held.margin_usd_e6, {symbol: held}) for symbol, held in sorted(self._held.items())]
         for backing, sharing in together:
-            prices = liquidation_prices(backing, sharing, ways, margins=self._margins)
+            prices = liquidation_prices(backing, sharing, ways, margins=self._margins, listed=self._listed_at(at))
             if prices is not None:
                 self._liquidate(prices, at)
 
@@ -233,7 +234,8 @@ class AccountSimulation:
         after, realised = position_after_fill(before, fill, leverage=order.leverage)
         if after is None or (before and abs(after.size_e8) < abs(before.size_e8) and _same_side(before, after)):
             return ""
-        most = self._margins.max_leverage(order.symbol, abs(after.size_e8) * mid_e8)
+        listed = self._listed_at(fill.happened_at)(order.symbol)
+        most = self._margins.max_leverage(order.symbol, abs(after.size_e8) * mid_e8, listed=listed)
         if order.leverage > most:
             return f"leverage {order.leverage} exceeds the {most} that {order.symbol} allows at this size"
         cash = self._cash + realised - fill.fee_usd_e6
@@ -244,6 +246,10 @@ class AccountSimulation:
             marks = {symbol: self._mark(each, fill.happened_at) for symbol, each in self._held.items()}
             enough = covers_initial_margin(cash, held, marks | {order.symbol: mid_e8})
         return "" if enough else "insufficient margin"
+
+    def _listed_at(self, at: int) -> ListedLeverage:
+        """What the exchange's list allowed then: whoever asks later gets the same answer."""
+        return lambda symbol: self._quotes.listing(symbol, at=at).max_leverage
 
     def _mark(self, held: Position, at: int) -> int:
         return self._quotes.mark_e8(held.symbol, at=at) or held.entry_price_e8

@@ -115,6 +115,8 @@ SHOWN_FEATURES: dict[str, tuple[str, ...]] = {
     "predictionMarkets": ("bias", "biasScore", "probabilityShift1h", "probabilityShift24h", "markets"),
     "capitalFlows": ("stablecoinFlow24hUsd", "tvlChange1dPct", "chainFlowBias"),
     "chainFlows": ("name", "flow24hUsd", "flowBias"),
+    "protocolFlows": ("name", "change1dPct", "change7dPct"),
+    "stablecoinFlows": ("name", "flow24hUsd", "flow7dUsd"),
 }
 """Which figures of each feature are shown, in this order."""
 
@@ -192,8 +194,9 @@ def settled_funding_rows(known: SettledFunding) -> tuple[Row, ...]:
 
 def feature_line(feature: Feature, words: LineFormatter = plain_line) -> str:
     """The figures of a feature that are shown, as `name=value` pairs."""
-    known = dict(feature.metrics)
-    return " ".join([f"{name}={words(known[name], 24)}" for name in SHOWN_FEATURES[feature.name] if name in known])
+    # Of another symbol it stands behind the name: `predictionMarkets of BTC`.
+    known, shown = dict(feature.metrics), SHOWN_FEATURES[feature.name.partition(" ")[0]]
+    return " ".join([f"{name}={words(known[name], 24)}" for name in shown if name in known])
 
 
 MARKET_SECTION = SectionLayout(

@@ -10,7 +10,16 @@ invalidates an entry, and the cache only saves the reading.
 
 import msgspec
 
-from tapebook.domain.agent import NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, FollowedLessons, LayerRow, Lessons
+from tapebook.domain.agent import (
+    NO_LESSONS_FOLLOWED,
+    OWN_SUBSCRIPTIONS,
+    Deployment,
+    ExperienceRow,
+    FollowedLessons,
+    LayerRow,
+    Lessons,
+    Subscriptions,
+)
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, Mid, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
@@ -162,6 +171,7 @@ class MarketKey(msgspec.Struct, frozen=True):
     as_of: int
     watermark: int
     lookback: bool = False
+    subscriptions: Subscriptions = OWN_SUBSCRIPTIONS
 
 
 class MarketCache:

@@ -1,8 +1,8 @@
 """A database whose single statements wait for the end of their transaction, to be executed many at once.
 
-For a single writer that reads little of what it just wrote, such as a backtest. A read of a table that something
-waits for has that written first, so the only difference is the time it takes. Tables know nothing of one another:
-no statement that waits may depend on what waits for another table.
+For whoever reads little of what it just wrote, such as a backtest or a desk that records decisions. A read of a table
+that something waits for has that written first, so the only difference is the time it takes. Tables know nothing of
+one another: no statement that waits may depend on what waits for another table.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -67,6 +67,12 @@ class BufferedDatabase:
         self._settle(query)
         return self._db.many(query, rows)
 
+    def many_together(self, statements: Sequence[tuple[Query, Sequence[Row]]]) -> None:
+        """Executes several statements, now."""
+        for query, _ in statements:
+            self._settle(query)
+        self._db.many_together(statements)
+
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Inserts rows, now."""
         self._flush({table} & self._waiting.keys())
@@ -107,6 +113,14 @@ class BufferedDatabase:
         """Claims a name of the database."""
         return self._db.claim(name, holder=holder)
 
+    def notify(self, topic: str) -> None:
+        """Wakes those who wait for a topic."""
+        self._db.notify(topic)
+
+    def wait_for(self, topic: str, *, seconds: float) -> bool:
+        """Waits until somebody notifies."""
+        return self._db.wait_for(topic, seconds=seconds)
+
     def close(self) -> None:
         """Ends the connection."""
         self._db.close()
@@ -128,8 +142,10 @@ class BufferedDatabase:
 
     def _flush(self, tables: Iterable[str]) -> None:
         """Table by table, each in its order."""
+        due: list[tuple[Query, list[Row]]] = []
         for table in sorted(tables):
             waiting = self._waiting.pop(table)
             self._last.pop(waiting[-1][0].sqlite)
-            for query, rows in waiting:
-                self._db.many(query, rows)
+            due += waiting
+        if due:
+            self._db.many_together(due)

@@ -177,6 +177,10 @@ class Database(Protocol):
         """
         ...
 
+    def many_together(self, statements: "Sequence[tuple[Query, Sequence[Row]]]") -> None:
+        """Executes several statements in their order, each once per row; on a server all in one round trip."""
+        ...
+
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Writes rows of a table as they are, the fastest way there is; values stand in the order of `columns`."""
         ...
@@ -204,6 +208,17 @@ class Database(Protocol):
         """Claims a name of this database until the connection ends; returns who has it, if somebody else does.
 
         A file is claimed by a lock in its home, so SQLite gives every name to whoever asks.
+        """
+        ...
+
+    def notify(self, topic: str) -> None:
+        """Wakes those who wait for a topic, once the transaction is committed; a file has nobody to tell."""
+        ...
+
+    def wait_for(self, topic: str, *, seconds: float) -> bool:
+        """Waits until somebody notifies, so many seconds at most; whether somebody did.
+
+        Nobody can be woken by a file: there it is a short pause, after which to look again.
         """
         ...
 

@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, sql
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
@@ -26,7 +26,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from tapebook.db.database import Query, Row
 from tapebook.domain.text import redact_driver_message
-from tapebook.errors import BadInput, Busy, DatabaseAway, HomeError, Stop, StoreFailed, TapebookError
+from tapebook.errors import BadInput, Busy, DatabaseAway, HomeError, RoleLost, Stop, StoreFailed, TapebookError
 
 Result = TypeVar("Result")
 
@@ -127,6 +127,8 @@ class PostgresDatabase:
         self._read_only = read_only
         self._in_transaction = self._ended = False
         self._claims: dict[str, str] = {}
+        self._topics: set[str] = set()
+        self._notified: set[str] = set()
         # Two streams may be open at once.
         self._streams = count()
         self._connection = self._connect(first=True)
@@ -141,6 +143,8 @@ class PostgresDatabase:
                 connection.execute("SET synchronous_commit = off")
             if self._read_only:
                 connection.execute("SET default_transaction_read_only = on")
+            for topic in self._topics:
+                _listen(connection, topic)
             taken = {name: _claim(connection, name, holder) for name, holder in self._claims.items()}
         except psycopg.Error as error:
             message = redact_driver_message(self._url, _first_line(error))
@@ -153,7 +157,7 @@ class PostgresDatabase:
         for name, other in taken.items():
             if other is not None:
                 connection.close()
-                raise HomeError(f"{other} has taken {name!r} over while the database was away: stop one of the two")
+                raise RoleLost(f"{other} has taken {name!r} over while the database was away: stop one of the two")
         return connection
 
     @property
@@ -196,6 +200,12 @@ class PostgresDatabase:
         with self._translate_errors(), self._live_connection().cursor() as cursor:
             cursor.executemany(query.postgres.encode(), rows)
             return cursor.rowcount
+
+    def many_together(self, statements: Sequence[tuple[Query, Sequence[Row]]]) -> None:
+        """Executes several statements through a pipeline: the server answers all of them at once."""
+        with self._translate_errors(), self._live_connection().pipeline(), self._connection.cursor() as cursor:
+            for query, rows in statements:
+                cursor.executemany(query.postgres.encode(), rows)
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Inserts rows by COPY, which takes a tenth of the time."""
@@ -241,6 +251,25 @@ class PostgresDatabase:
         if taken is None:
             self._claims[name] = holder
         return taken
+
+    def notify(self, topic: str) -> None:
+        """Wakes those who listen, once the transaction is committed."""
+        with self._translate_errors():
+            self._live_connection().execute("SELECT pg_notify(%s, '')", (topic,))
+
+    def wait_for(self, topic: str, *, seconds: float) -> bool:
+        """Waits for a notification of the server, or takes one that came with an earlier answer."""
+        with self._translate_errors():
+            connection = self._live_connection()
+            if topic not in self._topics:
+                self._topics.add(topic)
+                _listen(connection, topic)
+            if topic not in self._notified:
+                # Also those that came beside the answer to a statement; other topics are kept for who waits for them.
+                self._notified |= {notice.channel for notice in connection.notifies(timeout=seconds, stop_after=1)}
+        was_notified = topic in self._notified
+        self._notified.discard(topic)
+        return was_notified
 
     def close(self) -> None:
         """Ends the connection for good."""
@@ -297,6 +326,10 @@ def _require_open(connection: "psycopg.Connection[Row]") -> None:
     """At the end of a transaction: psycopg leaves a closed connection without a word, with nothing written."""
     if connection.closed:
         raise psycopg.OperationalError("the connection was lost inside a transaction")
+
+
+def _listen(connection: "psycopg.Connection[Row]", topic: str) -> None:
+    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(topic)))
 
 
 def _claim(connection: "psycopg.Connection[Row]", name: str, holder: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -32,6 +33,10 @@ PRAGMA foreign_keys = ON;
 
 _ERRORS = (apsw.Error, OverflowError, UnicodeDecodeError)
 _ONE_ROW = re.compile(r"(?<=\bVALUES )\(\?(?:, \?)*\)")
+
+
+# How long somebody who waits for others pauses before looking again.
+_PAUSE_SECONDS = 0.1
 
 
 class SqliteDatabase:
@@ -118,6 +123,11 @@ class SqliteDatabase:
             self._connection.executemany(wide, blocks).fetchall()
         self._connection.executemany(query.sqlite, rows[whole:]).fetchall()
 
+    def many_together(self, statements: Sequence[tuple[Query, Sequence[Row]]]) -> None:
+        """Executes several statements, one after the other."""
+        for query, rows in statements:
+            self.many(query, rows)
+
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Inserts rows, many to a statement."""
         self.many(Query.insert(table, columns), rows)
@@ -188,6 +198,14 @@ class SqliteDatabase:
     def claim(self, name: str, *, holder: str) -> str | None:
         """Gives every name: who shares a file finds a lock in the home."""
         return None
+
+    def notify(self, topic: str) -> None:
+        """Nothing: whoever shares a file looks again."""
+
+    def wait_for(self, topic: str, *, seconds: float) -> bool:
+        """A pause, after which to look again."""
+        time.sleep(min(seconds, _PAUSE_SECONDS))
+        return False
 
     def close(self) -> None:
         """Ends the connection."""

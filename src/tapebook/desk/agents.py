@@ -293,9 +293,9 @@ class KnownMarkets:
         return [f"{words}: what asks for more is refused"]
 
     def _max_leverage(self, symbol: str) -> int:
-        """The registry's, or that of the paper broker's tables where it is less."""
-        tables, asset = self._margins.max_leverage(symbol, 0), self._assets.get(symbol)
-        return tables if asset is None or asset.max_leverage is None else min(tables, asset.max_leverage)
+        """The leverage that the paper broker gives: the registry's, or that of its tables."""
+        asset = self._assets.get(symbol)
+        return self._margins.max_leverage(symbol, 0, listed=asset.max_leverage if asset and asset.live else None)
 
 
 def _is_elsewhere(symbol: str) -> bool:

@@ -54,12 +54,14 @@ class DecidedProposal(msgspec.Struct, frozen=True):
     version: int
 
 
-def append_entry(rooms: Rooms, agent: str, what: str, text: str, *, run_id: str = "", by: str) -> AppendedEntry:
-    """Appends to an agent's journal, learnings or notes; the same words in the same run are kept once."""
+def append_entry(
+    rooms: Rooms, agent: str, what: str, text: str, *, run_id: str = "", by: str, at: int | None = None
+) -> AppendedEntry:
+    """Appends to an agent's journal, learnings or notes; the same words in the same run, or moment, are kept once."""
     kind, words = documents.require_entry_kind(what), documents.clean_entry(text)
     run_id = _whole_run_id(rooms, _profile(rooms, agent).name, run_id)
     require_workspace(rooms)
-    at, digest = rooms.clock.now(), sha256_hex(words.encode())
+    at, digest = rooms.clock.now() if at is None else at, sha256_hex(words.encode())
     name = documents.entry_id_for(agent, kind, digest, run_id or at)
     with rooms.leases.holding(rooms.documents.stream):
         if rooms.documents.entry(name) is None:
@@ -103,19 +105,22 @@ def remove_folder(rooms: Rooms, folder: str) -> str:
     return name
 
 
-def propose_manual(rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str) -> ProposalDiff:
-    """Proposes another manual for an agent; nothing changes until its owner approves."""
+def propose_manual(
+    rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str, at: int | None = None
+) -> ProposalDiff:
+    """Proposes another manual for an agent, once at a moment; nothing changes until its owner approves."""
     profile = _profile(rooms, agent)
     run_id = _whole_run_id(rooms, agent, run_id)
     proposed = documents.check_manual(text, manual=profile.manual)
     _require_fit(profile, proposed)
     rooms.archive.store_content_or_raise(proposed.encode())
     rooms.archive.store_content_or_raise(profile.manual.encode())
-    at = rooms.clock.now()
+    at = rooms.clock.now() if at is None else at
     name = documents.proposal_id_for(agent, base=profile.manual, text=proposed, at=at)
     base, digest = sha256_hex(profile.manual.encode()), sha256_hex(proposed.encode())
     with rooms.leases.holding(rooms.documents.stream):
-        rooms.documents.append([draft_document_event(at, ManualProposed(name, agent, base, digest, by, run_id))])
+        if not rooms.documents.has_proposal(name):
+            rooms.documents.append([draft_document_event(at, ManualProposed(name, agent, base, digest, by, run_id))])
     return proposal_with_diff(rooms, name)
 
 

@@ -28,6 +28,8 @@ ROLES: tuple[RoleName, ...] = ("scheduler", "worker", "executor", "librarian")
 
 # How long a role with nothing to do waits before it looks again.
 _PAUSE_SECONDS = 0.1
+# A worker is told of work; what others have left undone it finds by looking.
+_LONGEST_WAIT_SECONDS = 1.0
 
 
 class RoleProgress(msgspec.Struct, frozen=True):
@@ -103,7 +105,7 @@ def run_role(
                 continue
             report(RoleProgress(name, words, role.problem, wait.note_back()))
             if not more:
-                time.sleep(_PAUSE_SECONDS)
+                _wait_for_work(rooms, name, seconds=_LONGEST_WAIT_SECONDS if end is None else end - elapsed_seconds())
         if away is not None and wait.is_away and not stop.asked:
             raise away
         if isinstance(role, Worker) and not wait.is_away:
@@ -116,6 +118,16 @@ def run_role(
                 role.close()
             unanchored = try_anchor_heads(rooms)
     report(RoleProgress(name, words, (role.problem if role else None) or unanchored))
+
+
+def _wait_for_work(rooms: Rooms, name: RoleName, *, seconds: float) -> None:
+    """A pause; a worker's ends when decisions are listed."""
+    if name != "worker":
+        time.sleep(_PAUSE_SECONDS)
+        return
+    with suppress(DatabaseAway):
+        # The next turn says that it is away.
+        rooms.work.wait_for_more(seconds=max(0.0, min(seconds, _LONGEST_WAIT_SECONDS)))
 
 
 class _ClockWatch:

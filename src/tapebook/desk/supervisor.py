@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,14 +28,13 @@ from tapebook.clock import Clock, elapsed_seconds
 from tapebook.db import Database
 from tapebook.desk.home_events import HomeEvent, HomeTotals, HomeWatch
 from tapebook.desk.roles import ROLES, RoleName, RoleProgress, StopSignal, run_role
-from tapebook.errors import Fix, HomeError, Retry, Stop, TapebookError
+from tapebook.errors import Fix, HomeError, Retry, RoleLost, Stop, TapebookError
 from tapebook.home import (
     exclusive_lock,
     is_demo_home,
     process_name,
     require_home,
     role_lock,
-    role_taken_message,
     shared_lock,
 )
 from tapebook.ingest.live import clock_address
@@ -291,18 +291,23 @@ def serve_role(
             check()
             report(progress)
 
-        rooms = when_database_answers(
-            lambda: Rooms(home, clock=clock), until=end, stopped=lambda: stop.asked, report=report_wait
+        def run_until_lost(rooms: Rooms) -> None:
+            # Of two schedulers of one book on two machines one stands by; any number of workers may share it.
+            if role in REPEATABLE_ROLES or await_role(
+                rooms.book_db, role, owner=rooms.config.owner, until=end, stopped=lambda: stop.asked, report=report_wait
+            ):
+                left = None if end is None else max(0.0, end - elapsed_seconds())
+                run_role(rooms, role, stop=stop, seconds=left, report=check_and_report)
+
+        open_rooms = partial(
+            when_database_answers,
+            lambda: Rooms(home, clock=clock),
+            until=end,
+            stopped=lambda: stop.asked,
+            report=report_wait,
         )
-        try:
-            # Two schedulers of one book on two machines would queue every slot twice; any number of workers may share
-            # it.
-            if role not in REPEATABLE_ROLES:
-                claim_role(rooms.book_db, role, owner=rooms.config.owner)
-            left = None if end is None else max(0.0, end - elapsed_seconds())
-            run_role(rooms, role, stop=stop, seconds=left, report=check_and_report)
-        finally:
-            rooms.close()
+        while is_role_lost(open_rooms, run_until_lost):
+            report_wait(f"another {role} has taken over: standing by")
 
 
 def run_desk(
@@ -367,11 +372,46 @@ def _observe_home(
         yield watch.raise_if_failed
 
 
-def claim_role(db: Database, role: str, *, owner: str) -> None:
-    """Claims a role in a database that several homes may share; HomeError names the process that has it."""
-    other = db.claim(f"{owner}/{role}", holder=f"{role} {process_name()}")
-    if other is not None:
-        raise HomeError(role_taken_message(role, "this database", other))
+def await_role(
+    db: Database,
+    role: str,
+    *,
+    owner: str,
+    until: float | None,
+    stopped: Callable[[], bool],
+    report: Callable[[str], None],
+) -> bool:
+    """Claims a role in a database that several machines share, and stands by while another process has it.
+
+    The claim ends with the session of whoever has it, however that ends. False when the time is over, or a stop was
+    asked for, before it was free.
+    """
+    name, holder, waited = f"{owner}/{role}", f"{role} {process_name()}", False
+    while not stopped():
+        other = when_database_answers(
+            lambda: db.claim(name, holder=holder), until=until, stopped=stopped, report=report
+        )
+        if other is None:
+            if waited:
+                report(f"{role} takes over")
+            return True
+        waited = True
+        report(f"standing by: {other} runs as {role} on this database")
+        if until is not None and elapsed_seconds() >= until:
+            return False
+    return False
+
+
+def is_role_lost(open_rooms: Callable[[], Rooms], run: Callable[[Rooms], None]) -> bool:
+    """Runs a role on rooms of its own; True when another process took the role over while the database was away."""
+    rooms = open_rooms()
+    try:
+        run(rooms)
+    except RoleLost:
+        return True
+    finally:
+        rooms.close()
+    return False
 
 
 def _exclusive_role(home: Path, role: RoleName) -> AbstractContextManager[None]:

@@ -85,17 +85,17 @@ def has_expired(slot: Slot, now: int) -> bool:
 def begin_task(rooms: Rooms, task: Task, look: MarketCut) -> PreparedDecision | DecisionRun:
     """The question of a decision; a shadow's is the question of the decision it stands beside."""
     if task.after is None:
-        return prepare_decision(rooms, task.slot, known=task.item.known, look=look)
+        return prepare_decision(rooms, task.slot, known=task.item.known, look=look, decided=task.item.made)
     main = rooms.book.run(task.after)
     if main is None:
         raise UnknownName(f"there is no run {task.after}, beside which this shadow was to decide")
     return prepare_shadow(rooms, task.slot, main)
 
 
-def finish_task(rooms: Rooms, flight: PendingAnswer, answer: EngineAnswer) -> DecisionRun:
-    """The run that an answer becomes."""
+def finish_task(rooms: Rooms, flight: PendingAnswer, answer: EngineAnswer, *, tape_seq: int) -> DecisionRun:
+    """The run that an answer becomes, judged by a market that ends at a commit of the tape."""
     end = conclude_decision if flight.task.after is None else conclude_shadow
-    return end(rooms, flight.opened, answer)
+    return end(rooms, flight.opened, answer, tape_seq=tape_seq)
 
 
 def item_with_watermarks(flight: PendingAnswer) -> QueuedDecision:
@@ -108,6 +108,8 @@ T = TypeVar("T")
 
 # How many decisions are recorded with one wait for the disk, at most.
 _RUNS_PER_COMMIT = 32
+# For how long a look at a market in which nothing was observed since is as good as another one.
+_LOOK_MS = 1_000
 # How long a worker that stops waits for the next answer.
 _GRACE_SECONDS = 3.0
 _EXPIRED_REASON = "no desk ran or no worker was free before the next slot was due, or the agent was disabled"
@@ -162,6 +164,8 @@ class Worker:
         self._flights: Counter[Lease] = Counter()
         self._in_doubt: set[str] = set()
         self._shelf = MarketCache()
+        # The market as it was last looked at: reading it for every batch would take more than the rest.
+        self._look: MarketCut | None = None
         self._answers: SimpleQueue[tuple[PendingAnswer, EngineAnswer]] = SimpleQueue()
         self.made = self.expired = self.failed = self.lost = 0
         # Of what no run says: whoever watches the home reads the runs.
@@ -296,7 +300,10 @@ class Worker:
         room = min(len(self._waiting), self._most - self._in_flight, self._batch)
         tasks = [self._waiting.popleft() for _ in range(room)]
         look = MarketCut(self._rooms.clock.now(), self._rooms.tape.head()[0], self._shelf)
-        flights = [flight for task in tasks if (flight := self._open_task(task, look)) is not None]
+        if not self._look or self._look.tape_seq != look.tape_seq or look.as_of - self._look.as_of >= _LOOK_MS:
+            self._look = look
+        with self._rooms.log.read_once():
+            flights = [flight for task in tasks if (flight := self._open_task(task, look)) is not None]
         if not flights:
             return
         try:
@@ -315,7 +322,7 @@ class Worker:
         if not self._is_still_ours(task):
             return None
         try:
-            opened = result_or_error(lambda: begin_task(self._rooms, task, look))
+            opened = result_or_error(lambda: begin_task(self._rooms, task, self._look_for(task, look)))
         except DatabaseAway:
             raise
         except Retry:
@@ -330,6 +337,13 @@ class Worker:
             self._rooms.work.remove_decision(opened.run_id)
             self._settle(task)
         return None
+
+    def _look_for(self, task: Task, newest: MarketCut) -> MarketCut:
+        """The market as it was read a moment ago, if nothing was observed since and the account has done nothing."""
+        earlier, log = self._look, self._rooms.log
+        if earlier is None or not task.slot.scheduled_for <= earlier.as_of <= newest.as_of:
+            return newest
+        return earlier if log.head(task.lease.stream, lease=task.lease).known_at <= earlier.as_of else newest
 
     def _ask(self, flight: PendingAnswer) -> None:
         answer = stored_answer(self._rooms, flight.opened)
@@ -406,7 +420,7 @@ class Worker:
 
     def _finish_together(self, arrived: "Collection[tuple[PendingAnswer, EngineAnswer]]") -> bool:
         """Records several decisions with one wait for the disk; False, and nothing is written, if one does not work."""
-        if len(arrived) < 2 or any(flight.task.item.run_id in self._in_doubt for flight, _ in arrived):
+        if any(flight.task.item.run_id in self._in_doubt for flight, _ in arrived):
             return False
         try:
             runs = result_or_error(lambda: self._record_runs(arrived))
@@ -422,14 +436,15 @@ class Worker:
         return True
 
     def _record_runs(self, arrived: "Collection[tuple[PendingAnswer, EngineAnswer]]") -> list[DecisionRun]:
+        tape_seq = self._rooms.tape.head()[0]
         with self._rooms.log.one_transaction():
-            return [finish_task(self._rooms, flight, answer) for flight, answer in arrived]
+            return [finish_task(self._rooms, flight, answer, tape_seq=tape_seq) for flight, answer in arrived]
 
     def _finish(self, flight: PendingAnswer, answer: EngineAnswer) -> None:
         if not self._is_still_ours(flight.task):
             return
         try:
-            run = result_or_error(lambda: self._committed_run(flight) or finish_task(self._rooms, flight, answer))
+            run = result_or_error(lambda: self._committed_run(flight) or self._record_runs([(flight, answer)])[0])
         except Retry:
             self._rooms.leases.heartbeat()
             self._arrive(flight, answer)

@@ -232,14 +232,45 @@ def memory_setting_text(memory: MemorySetting) -> str:
     return ",".join(["none", *memory])
 
 
+OWN = "own"
+"""In a subscription: what belongs to the symbol of a decision."""
+
+Subscription = tuple[str, ...] | msgspec.UnsetType
+"""Subjects of global data, `OWN` among them or not; nothing at all when it is empty, and `OWN` where it is left out."""
+
+
+class Subscriptions(msgspec.Struct, frozen=True):
+    """Of which symbols prediction markets are shown, and which subjects of capital; `OWN` stands for the symbol's."""
+
+    predictions: tuple[str, ...] = (OWN,)
+    macro: tuple[str, ...] = (OWN,)
+
+
+OWN_SUBSCRIPTIONS = Subscriptions()
+
+
 class ContextProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
-    """How much of each memory the packet offers; without `memory` it shows the market and the portfolio alone."""
+    """How much of each memory the packet offers; without `memory` it shows the market and the portfolio alone.
+
+    `predictions` and `macro` choose from what is global. They are left out while they choose nothing but the symbol's
+    own, so that the bytes of such a profile are those of before there were any.
+    """
 
     horizon: Horizon = "intraday"
     bar_minutes: int = 5
     bar_count: int = 100
     recent_trades_k: int = 10
     memory: MemorySetting = True
+    predictions: Subscription = msgspec.UNSET
+    macro: Subscription = msgspec.UNSET
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """What of global data is shown."""
+        if self.predictions is msgspec.UNSET and self.macro is msgspec.UNSET:
+            return OWN_SUBSCRIPTIONS
+        chosen = {"predictions": self.predictions, "macro": self.macro}
+        return Subscriptions(**{name: each for name, each in chosen.items() if each is not msgspec.UNSET})
 
     @property
     def rooms(self) -> tuple[MemoryRoom, ...]:

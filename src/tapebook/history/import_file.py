@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tapebook.domain.instants import DAY, SECOND, floor_to_step, iso_text
-from tapebook.domain.market import Candle, PredictedFunding
+from tapebook.domain.market import Candle, FeatureRow, PredictedFunding, RegistryRecord
 from tapebook.errors import BadInput
 from tapebook.history import recorded_stream, series, tables
 from tapebook.history.importer import Imported, ImportRequest, ParsedFile, Progress, RowProblems
@@ -70,6 +70,15 @@ def _other_command(path: Path, found: FileFormat, ask: ImportRequest) -> str:
     return f"{path} is {found.words}, not a recorded stream: use `tapebook import candles`, `funding` or `marks`"
 
 
+def _says_something(tape: Tape, fact: Imported, parsed: ParsedFile) -> bool:
+    """Whether a record is no repetition of what was known by its moment; all other facts are none."""
+    if not isinstance(fact, RegistryRecord):
+        return True
+    stored = tape.registry.record(fact.register, fact.symbol, view=View(parsed.known_at(fact)))
+    said = msgspec.json.decode(fact.record_json, type=dict[str, Any])
+    return stored is None or {**stored.values, **said} != stored.values
+
+
 FactKey = tuple[type, str, int, str]
 
 
@@ -85,7 +94,7 @@ def compare_with_tape(tape: Tape, parsed: ParsedFile, *, now: int) -> ImportComp
     """Sorts the facts of a file by what the tape says of the same moments."""
     there = _stored_facts(tape, parsed.rows, now=now)
     if not there:
-        return ImportComparison(list(parsed.rows), 0, [])
+        return ImportComparison([fact for fact in parsed.rows if _says_something(tape, fact, parsed)], 0, [])
     # A recording may hold several pictures of a bar: the last one decides whether the tape has it.
     last = {_fact_key(fact): fact for fact in parsed.rows}
     equal = _equality(parsed.stated)
@@ -94,7 +103,7 @@ def compare_with_tape(tape: Tape, parsed: ParsedFile, *, now: int) -> ImportComp
     for fact in parsed.rows:
         key = _fact_key(fact)
         if key not in there:
-            new.append(fact)
+            new += [fact] if _says_something(tape, fact, parsed) else []
         elif not equal(last[key], there[key]):
             differing.append(fact)
     return ImportComparison(new, len(parsed.rows) - len(new) - len(differing), differing)
@@ -123,9 +132,11 @@ def mixed_lengths_refusal(tape: Tape, bars: Sequence[Candle], *, now: int) -> st
 
 def _stored_facts(tape: Tape, facts: Sequence[Imported], *, now: int) -> dict[FactKey, Imported]:
     """What the tape has between the first and the last of these facts, by kind, symbol, moment and venue."""
-    groups: dict[tuple[type, str], list[Imported]] = {}
+    groups: dict[tuple[type, str, str], list[Imported]] = {}
     for fact in facts:
-        groups.setdefault((type(fact), fact.symbol), []).append(fact)
+        # Records are versions of a register: what is said of them again is found out one by one.
+        if not isinstance(fact, RegistryRecord):
+            groups.setdefault((type(fact), fact.symbol, _family_of(fact)), []).append(fact)
     found: dict[FactKey, Imported] = {}
     for group in groups.values():
         times = [fact.bucket_ts for fact in group]
@@ -139,6 +150,8 @@ def _stored_beside(tape: Tape, fact: Imported, *, since: int, until: int, view: 
     if isinstance(fact, Candle):
         length = fact.granularity_sec
         return tape.candles(fact.symbol, granularity_sec=length, since=since, until=until, view=view)
+    if isinstance(fact, FeatureRow):
+        return tape.features_since(fact.family, fact.symbol, since=since, view=view)
     # Any, since a type variable cannot stand for "one of these".
     kind: Any = type(fact)
     found: Sequence[Imported] = tape.facts(kind, fact.symbol, since=since, view=view)
@@ -146,7 +159,15 @@ def _stored_beside(tape: Tape, fact: Imported, *, since: int, until: int, view: 
 
 
 def _fact_key(fact: Imported) -> FactKey:
-    return type(fact), fact.symbol, fact.bucket_ts, fact.venue if isinstance(fact, PredictedFunding) else ""
+    venue = fact.venue if isinstance(fact, PredictedFunding) else ""
+    return type(fact), fact.symbol, fact.bucket_ts, _family_of(fact) or venue
+
+
+def _family_of(fact: Imported) -> str:
+    """Which table of feature rows, or which register, a fact belongs to; empty for all that have one of their own."""
+    if isinstance(fact, RegistryRecord):
+        return fact.register
+    return fact.family if isinstance(fact, FeatureRow) else ""
 
 
 def _equality(stated: Sequence[str]) -> Callable[[Any, Any], bool]:

@@ -9,7 +9,7 @@
 like becomes `FileFindings`, so that it can be read before anything is stored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -18,16 +18,20 @@ from tapebook.domain.instants import SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
+    FeatureRow,
     FundingRate,
     Liquidity,
     Mid,
     Observation,
     PredictedFunding,
+    RegistryRecord,
+    SubjectKind,
 )
+from tapebook.tape.source import SourceReplay
 from tapebook.tape.view import GRACE_MS
 
 ImportKind = Literal["candles", "funding", "marks", "stream"]
-Imported = Candle | FundingRate | Mid | Liquidity | AssetContext | PredictedFunding
+Imported = Candle | FundingRate | Mid | Liquidity | AssetContext | PredictedFunding | FeatureRow | RegistryRecord
 Progress = Callable[[int], None]
 KnownAt = Callable[[Observation], int]
 
@@ -37,12 +41,16 @@ SHOWN_PROBLEMS = 20
 
 
 class ImportRequest(msgspec.Struct, frozen=True):
-    """What is to be imported: rows of which kind, about whom, how far apart; nothing later than `now` is history."""
+    """What is to be imported: rows of which kind, about whom, how far apart; nothing later than `now` is history.
+
+    `replays` make facts of what sources beside the exchange have recorded, by their name.
+    """
 
     kind: ImportKind
     symbol: str | None
     step_ms: int | None
     now: int
+    replays: Mapping[str, SourceReplay] = {}
 
 
 class RowProblem(msgspec.Struct, frozen=True):
@@ -96,6 +104,7 @@ class ParsedFile(msgspec.Struct, frozen=True):
     """A file as facts in order of time, with the rule when each was known, beside what is wrong with the rest.
 
     `stated` names the fields that stand in the file, the others are zeros or estimates; empty when all of them do.
+    `kinds` are those of symbols that are no perps.
     """
 
     rows: Sequence[Imported]
@@ -104,6 +113,7 @@ class ParsedFile(msgspec.Struct, frozen=True):
     problems: tuple[RowProblem, ...]
     problem_count: int
     told: FileFindings
+    kinds: Mapping[str, SubjectKind] = {}
 
 
 def assumed_known_at(fact: Observation) -> int:

@@ -8,12 +8,15 @@ A recording of our own holds answers of REST as well, each as a frame with its r
 (`RecordedAnswers`); from their lists it is known which perps are live, else all names count. The requests of one
 book come one after another, full precision first; the answers before that are of no use.
 
+What other sources have recorded of their answers goes to their own replays (`SourceReplay`), and counts for nothing
+here: an exchange that is silent is silent, whatever others say.
+
 A silence longer than the live source would bear means that the recording was interrupted: bars that were open then
 may lack trades, and are left out unless a later frame completes them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -55,6 +58,7 @@ from tapebook.sources.hyperliquid.wire import (
     read_spot_meta,
 )
 from tapebook.tape.recording import parse_line
+from tapebook.tape.source import SourceReplay
 from tapebook.tape.view import EARLIEST
 
 _LIVE_SETTINGS = HyperliquidSourceSettings()
@@ -215,8 +219,10 @@ _SHOWN = 3
 
 
 def parse_stream(file: BinaryIO, ask: ImportRequest, *, problems: RowProblems, progress: Progress) -> ParsedFile:
-    """A recording as midpoints and bars, of one symbol or of all."""
-    replay = _StreamReplay(ask.symbol)
+    """A recording as midpoints and bars, of one symbol or of all, and of all as what other sources make of theirs."""
+    # Other sources have no facts of one symbol alone.
+    others = {} if ask.symbol else ask.replays
+    replay = _StreamReplay(ask.symbol, others)
     lines = 0
     for lines, at, content in _stamped_lines(file, ask.now, problems):
         if lines % _PROGRESS_LINES == 0:
@@ -226,7 +232,7 @@ def parse_stream(file: BinaryIO, ask: ImportRequest, *, problems: RowProblems, p
     if not replay.facts:
         bad = "".join(f"; line {first.row:,} {first.why}" for first in problems.first()[:1])
         of = f" of {ask.symbol}" if ask.symbol else ""
-        raise BadInput(f"the recording has neither midpoints nor whole bars{of}{bad}")
+        raise BadInput(f"the recording has neither midpoints nor whole bars{of}, nor a whole answer{bad}")
     moments: dict[Observation, int] = dict(replay.facts)
     return ParsedFile(
         [fact for fact, _ in replay.facts],
@@ -235,6 +241,7 @@ def parse_stream(file: BinaryIO, ask: ImportRequest, *, problems: RowProblems, p
         problems.first(),
         problems.count,
         replay.findings(lines),
+        {symbol: kind for each in others.values() for symbol, kind in each.kinds.items()},
     )
 
 
@@ -282,8 +289,10 @@ def _is_ahead(bar: Candle, at: int) -> bool:
 class _StreamReplay:
     """The facts of a recording, each with the moment it was known."""
 
-    def __init__(self, symbol: str | None) -> None:
+    def __init__(self, symbol: str | None, others: Mapping[str, SourceReplay]) -> None:
         self.facts: list[tuple[Imported, int]] = []
+        self._others = others
+        self._rows_of_others = dict.fromkeys(others, 0)
         self._symbol = symbol
         self._mids: dict[str, MidStream] = {}
         self._bars = BarFinalizer(grace_ms=_LIVE_SETTINGS.grace_ms)
@@ -299,6 +308,12 @@ class _StreamReplay:
 
     def add_line(self, content: bytes, at: int) -> str:
         """Takes the next line; says what is wrong with it."""
+        for name, other in self._others.items():
+            if other.is_mine(content):
+                facts, why = other.add_frame(content, at=at)
+                self.facts += [(cast("Imported", fact), at) for fact in facts]
+                self._rows_of_others[name] += len(facts)
+                return why
         frame = read_frame(content)
         self._pass_time(at)
         if isinstance(frame, OtherFrame) and frame.channel == ANSWER_CHANNEL:
@@ -331,7 +346,8 @@ class _StreamReplay:
         symbols = {fact.symbol for fact, _ in self.facts}
         mids, bars = (sum(isinstance(fact, kind) for fact, _ in self.facts) for kind in (Mid, Candle))
         notes = [f"{plural(mids, 'midpoint')} and {plural(bars, 'bar')} of {plural(len(symbols), 'symbol')}"]
-        others = len(self.facts) - mids - bars
+        notes += [f"{plural(rows, 'row')} of {name}" for name, rows in self._rows_of_others.items() if rows]
+        others = len(self.facts) - mids - bars - sum(self._rows_of_others.values())
         notes += [f"{others:,} contexts, books and rates"] if others else []
         notes += [f"{plural(self._other, 'frame')} of other channels"] if self._other else []
         if unfinished := sum(not left for left in self._seen.values()):

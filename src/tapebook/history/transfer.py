@@ -28,6 +28,7 @@ from tapebook.history import exporter
 from tapebook.history.import_file import ImportComparison, compare_with_tape, mixed_lengths_refusal, parse_file
 from tapebook.history.importer import FileFindings, ImportKind, ImportRequest, ParsedFile, Progress, RowProblem
 from tapebook.tape.recording import recorded_lines, recorded_range
+from tapebook.tape.source import SourceReplay
 from tapebook.tape.view import GRACE_MS, View, bar_length_ms, span_ms, span_text
 from tapebook.wiring import Rooms
 
@@ -137,6 +138,8 @@ def import_file(
     `skip_bad` leaves bad rows out. `revise` writes rows that differ from the tape's as their next revision.
     """
     ask = _import_request(kind, symbol, interval, now=rooms.clock.now())
+    if kind == "stream":
+        ask = msgspec.structs.replace(ask, replays=_source_replays(rooms))
     with gc_paused():
         parsed = parse_file(path, ask, progress=progress)
         found = compare_with_tape(rooms.tape, parsed, now=ask.now)
@@ -149,7 +152,7 @@ def import_file(
         rows = found.new + found.differing
         if dry_run or not rows:
             return report
-        rooms.tape.commit(rows, assumed=parsed.known_at)
+        rooms.tape.commit(rows, assumed=parsed.known_at, kinds=parsed.kinds)
         return msgspec.structs.replace(report, rows_written=len(rows))
 
 
@@ -240,6 +243,15 @@ def _import_request(kind: ImportKind, symbol: str | None, interval: str | None, 
     if kind == "candles":
         return ImportRequest(kind, symbol, None if interval is None else bar_length_ms(interval), now)
     return ImportRequest(kind, symbol, None if interval is None else span_ms(interval), now)
+
+
+def _source_replays(rooms: Rooms) -> dict[str, SourceReplay]:
+    """What makes facts of recorded payloads, by source of the settings that has such a thing."""
+    return {
+        adapter.name: adapter.replay(rooms.config.source_section(adapter.name), rooms.tape)
+        for adapter in rooms.sources
+        if adapter.replay is not None
+    }
 
 
 def _import_report(

@@ -6,8 +6,10 @@ never:  knows what a trade is; lets two processes write one stream
 """
 
 from tapebook.log.event import Draft, Event, Stream
+from tapebook.log.keyed import KeyedWrite
 from tapebook.log.lease import Lease, Leases
-from tapebook.log.store import Head, Log, NotedAnchor, Projection, ReadCache, Restore, Write
+from tapebook.log.read_cache import ReadCache
+from tapebook.log.store import Head, Log, NotedAnchor, Projection, Restore, Write
 from tapebook.log.verify import Finding, RebuiltTables, rebuild_tables, verify_log
 
 __all__ = [
@@ -15,6 +17,7 @@ __all__ = [
     "Event",
     "Finding",
     "Head",
+    "KeyedWrite",
     "Lease",
     "Leases",
     "Log",

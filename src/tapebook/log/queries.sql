@@ -1,9 +1,8 @@
 -- name: append
--- Adds one event and returns its place; a second writer of the same place gets nothing back.
+-- Adds one event; a second writer of the same place changes no row.
 INSERT INTO log_events (owner, deployment, seq, kind, schema_version, happened_at, known_at, body, packed, hash)
 VALUES (:owner, :deployment, :seq, :kind, :schema_version, :happened_at, :known_at, :body, :packed, :hash)
-ON CONFLICT (owner, deployment, seq) DO NOTHING
-RETURNING seq;
+ON CONFLICT (owner, deployment, seq) DO NOTHING;
 
 -- name: newest_of_kinds
 -- The newest event of each kind among the rows of a stream.
@@ -186,3 +185,19 @@ SELECT MIN(seq) FROM (
     UNION ALL
     SELECT first_seq FROM log_packs WHERE owner = :owner AND deployment = :deployment AND known_at > :known_at
 ) AS later;
+
+-- name: keyed_events
+-- What the attempts of a keyed write have written so far, in order.
+SELECT attempt, deployment, kind, body_sha256 FROM log_keyed_events
+WHERE owner = :owner AND write_id = :write_id ORDER BY place;
+
+-- name: note_keyed_event
+-- Notes an event of a keyed write; gives nothing back when another process makes the same write and was first.
+INSERT INTO log_keyed_events (owner, write_id, place, attempt, deployment, seq, kind, body_sha256, known_at)
+VALUES (:owner, :write_id, :place, :attempt, :deployment, :seq, :kind, :body_sha256, :known_at)
+ON CONFLICT (owner, write_id, place) DO NOTHING
+RETURNING place;
+
+-- name: forget_keyed_events
+-- Drops what is older than anybody repeats.
+DELETE FROM log_keyed_events WHERE owner = :owner AND known_at < :before;

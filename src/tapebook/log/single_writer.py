@@ -69,7 +69,7 @@ class SingleWriterLog(Log):
         """Writes events of another log, with their rows, in one transaction."""
         with self.one_transaction():
             for event in events:
-                self._write(event)
+                self._write_after(self.head(event.stream).hash, event)
 
     def events(self, stream: Stream, *, after: int = 0, until: int = 2**62) -> Iterator[Event]:
         """A stream's events in order, those of the transaction under way too."""
@@ -124,9 +124,6 @@ class SingleWriterLog(Log):
         except BaseException:
             self._heads, self._newest, self._asked, self._loose, self._of_kinds = {}, {}, {}, {}, {}
             raise
-
-    def _write(self, event: Event) -> None:
-        self._write_after(self.head(event.stream).hash, event)
 
     def _write_after(self, previous: str, event: Event) -> None:
         """Writes the next event of a stream whose newest has a hash."""

@@ -26,11 +26,11 @@ counts as set back, and `known_at` goes back with it, once, behind an event (`cl
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
 from operator import attrgetter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -50,6 +50,7 @@ from tapebook.log.event import (
     unpack_body,
     unpack_events,
 )
+from tapebook.log.keyed import KeyedWrite
 from tapebook.log.lease import Lease, fence_write
 
 Projector = Callable[[Event], "list[Write]"]
@@ -86,20 +87,6 @@ def apply_event(db: Database, projectors: Mapping[str, Sequence[Projector]], eve
             db.execute_row(write.query, write.query.values_in_order(values) if isinstance(values, dict) else values)
 
 
-Result = TypeVar("Result")
-ResultCo = TypeVar("ResultCo", covariant=True)
-
-
-class ChangeTracker(Protocol):
-    """Who knows when a stream last got an event of some kinds; `generation` grows when events were taken back."""
-
-    generation: int
-
-    def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
-        """The newest sequence number of such an event as far as `seq`; None when that is not known."""
-        ...
-
-
 class StreamChanges(msgspec.Struct):
     """A cache: which kinds of events a stream got since it was first looked at, as far as `until`.
 
@@ -110,76 +97,6 @@ class StreamChanges(msgspec.Struct):
     first: int
     until: int
     newest: dict[str, int]
-
-
-class ReadAsOf(Protocol[ResultCo]):
-    """A question about a deployment's stream, or with an empty name the owner's, as of a sequence number."""
-
-    def __call__(self, deployment: str, *, seq: int) -> ResultCo:
-        """The answer."""
-        ...
-
-
-class CachedRead(Generic[Result]):
-    """One question, asked again only when its answer may be another: it is the same from the newest change on."""
-
-    def __init__(self, read: ReadAsOf[Result], owner: str, *, log: ChangeTracker, kinds: frozenset[str]) -> None:
-        self._read = read
-        self._owner = owner
-        self._log = log
-        self._kinds = kinds
-        self._answers: dict[str, tuple[Stream, tuple[int, int], Result]] = {}
-
-    def __call__(self, deployment: str, *, seq: int) -> Result:
-        """The answer as of a sequence number."""
-        kept = self._answers.get(deployment)
-        # A stream that was kept knows its hash.
-        stream = Stream(self._owner, deployment) if kept is None else kept[0]
-        changed = self._log.last_change_seq(stream, self._kinds, seq=seq)
-        if changed is None or seq < changed:
-            return self._read(deployment, seq=seq)
-        since = self._log.generation, changed
-        if kept is None or kept[1] != since:
-            kept = self._answers[deployment] = (stream, since, self._read(deployment, seq=seq))
-        return kept[2]
-
-
-class ReadCache:
-    """A cache of reads that events of some kinds in a log may change, and nothing else. Without a log, it is empty."""
-
-    def __init__(self, log: ChangeTracker | None = None, kinds: Iterable[str] = ()) -> None:
-        self._log = log
-        self._kinds = frozenset(kinds)
-        self._values: dict[Hashable, tuple[tuple[int, int], Any]] = {}
-
-    def read(self, key: Hashable, stream: Stream, *, seq: int, read: Callable[[], Result]) -> Result:
-        """What `read` gives as of a sequence number; kept under its key until the stream changes."""
-        since = self.last_change(stream, seq=seq)
-        if since is None:
-            return read()
-        known = self._values.get(key)
-        if known is None or known[0] != since:
-            known = self._values[key] = since, read()
-        found: Result = known[1]
-        return found
-
-    def replace(self, key: Hashable, value: Result) -> Result:
-        """Puts another value where one is kept that no longer fits for other reasons than an event."""
-        if key in self._values:
-            self._values[key] = self._values[key][0], value
-        return value
-
-    def last_change(self, stream: Stream, *, seq: int) -> tuple[int, int] | None:
-        """What the answers as of `seq` are as old as, to be compared; None where that is not known."""
-        changed = self._log.last_change_seq(stream, self._kinds, seq=seq) if self._log else None
-        return None if changed is None or changed > seq or not self._log else (self._log.generation, changed)
-
-    def cached_read(
-        self, read: ReadAsOf[Result], *, owner: str, kinds: Iterable[str] | None = None
-    ) -> ReadAsOf[Result]:
-        """A read that gives its last result again until an event of its kinds, all or those given, is appended."""
-        changing = self._kinds if kinds is None else frozenset(kinds)
-        return CachedRead(read, owner, log=self._log, kinds=changing) if self._log else read
 
 
 TOLERATED_MS = MINUTE
@@ -300,12 +217,17 @@ class Log:
         self._fetch = fetch
         self._may_go_back = may_go_back
         self._unpacked: dict[tuple[Stream, int, str], list[Event]] = {}
-        self._joined = False
+        self._joined = self.reads_once = False
         self._changes: dict[Stream, StreamChanges] = {}
         # A cache of where streams end for as long as a lease keeps others from writing them.
         self._held_heads: dict[Stream, tuple[Lease, Head]] = {}
+        # A cache of where other streams end, while `read_once` is open.
+        self._ends: dict[Stream, Head] = {}
+        self._fenced: set[Lease] = set()
         self.generation = 0
         self.written = 0
+        # Set while a write that carries a key is under way.
+        self.keyed: KeyedWrite | None = None
         self.projections = tuple(projections)
         self._projectors = projectors_by_kind(projections)
 
@@ -315,12 +237,24 @@ class Log:
         Whoever lost the lease unawares sees an old end, and cannot append to it.
         """
         held = self._held_heads.get(stream) if lease else None
-        if held is not None and held[0] == lease:
-            return held[1]
+        known = held[1] if held and held[0] == lease else None if lease else self._ends.get(stream)
+        if known is not None:
+            return known
         head = self._read_head(stream)
         if lease is not None:
             self._held_heads[stream] = lease, head
+        elif self.reads_once:
+            self._ends[stream] = head
         return head
+
+    @contextmanager
+    def read_once(self) -> Iterator[None]:
+        """Inside, the end of a stream that others may write is read once: decisions made together know the same."""
+        self.reads_once = True
+        try:
+            yield
+        finally:
+            self.reads_once, self._ends = False, {}
 
     def _read_head(self, stream: Stream) -> Head:
         row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
@@ -343,7 +277,9 @@ class Log:
 
     def _forget_changes(self) -> None:
         """After an append that was rolled back, what was read meanwhile may be of events that never were."""
-        self._changes, self._held_heads, self.generation = {}, {}, self.generation + 1
+        self._changes, self._held_heads, self._ends, self.generation = {}, {}, {}, self.generation + 1
+        if self.keyed is not None:
+            self.keyed.forget_count()
 
     def heads(self, owner: str) -> dict[str, int]:
         """By deployment, the newest sequence number; one query, for whoever follows all streams."""
@@ -379,20 +315,20 @@ class Log:
         self._forget_changes()
         with self._db.transaction():
             for event in events:
-                self._write(event)
+                self._write(event.stream, [event])
 
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
         """Appends inside are written in one transaction, all of them or none: one wait for the disk."""
         try:
-            with self._db.transaction():
+            with self._db.transaction(), self.read_once():
                 self._joined = True
                 yield
         except BaseException:
             self._forget_changes()
             raise
         finally:
-            self._joined = False
+            self._joined, self._fenced = False, set()
 
     def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
         """A stream's events in order, read page by page; Damaged where one cannot be read."""
@@ -443,9 +379,8 @@ class Log:
 
     def is_ahead_of_clock(self, stream: Stream, *, lease: Lease | None = None) -> bool:
         """Whether a stream was written by a clock that was ahead, and the step back is not in it yet."""
-        if self._may_go_back is None:
-            return False
-        return is_clock_set_back(self.head(stream, lease=lease).known_at, self._clock.now())
+        known_at = self.head(stream, lease=lease).known_at if self._may_go_back else 0
+        return is_clock_set_back(known_at, self._clock.now())
 
     def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
         """The newest sequence number of an event of some kinds; None beyond the head that was read last."""
@@ -550,25 +485,31 @@ class Log:
     def _append(
         self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
     ) -> list[Event]:
-        fence_write(self._db, stream, lease)
-        head, before = self.head(stream, lease=lease), list[Draft]()
+        # A fence holds to the end of its transaction, which may have several appends.
+        if lease is None or lease not in self._fenced:
+            fence_write(self._db, stream, lease)
+            self._fenced |= {lease} if lease and self._joined else set()
+        head, before = self.head(stream, lease=lease) if lease else self._read_head(stream), list[Draft]()
         if self._may_go_back is not None and is_clock_set_back(head.known_at, now := self._clock.now()):
             known_at = self._may_go_back(head.known_at, now)
             before = [set_back_draft(self._step_back(stream, head, known_at))]
             head = msgspec.structs.replace(head, known_at=known_at - 1)
         events = self._chain_to_head(head, [*before, *drafts], stream=stream, expected_seq=expected_seq)
+        self._write(stream, events)
         known = self._changes[stream]
         for event in events:
-            self._write(event)
             known.newest[event.kind] = known.until = event.seq
+        if self.keyed is not None:
+            self.keyed.note_events(events)
         self.written += len(events)
         if lease is not None and events:
             self._held_heads[stream] = lease, Head(events[-1].seq, events[-1].hash, events[-1].known_at)
+        self._ends.pop(stream, None)
         return events[len(before) :]
 
     def _step_back(self, stream: Stream, head: Head, known_at: int) -> ClockSetBack:
-        where = {"owner": stream.owner, "deployment": stream.deployment}
-        ((first_seq,),) = self._db.all(QUERIES.first_known_after, known_at=known_at, **where)
+        where = {"owner": stream.owner, "deployment": stream.deployment, "known_at": known_at}
+        ((first_seq,),) = self._db.all(QUERIES.first_known_after, **where)
         return ClockSetBack(known_at, head.known_at, first_seq)
 
     def _chain_to_head(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
@@ -580,12 +521,12 @@ class Log:
         known_at = max(head.known_at + 1, self._clock.now())
         return chain_events(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
 
-    def _write(self, event: Event) -> None:
-        inserted = self._db.one(QUERIES.append, **dict(zip(QUERIES.append.params, event_row(event), strict=True)))
+    def _write(self, stream: Stream, events: Sequence[Event]) -> None:
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
-        if inserted is None:
-            raise StaleWriter(f"another writer was first in stream {event.stream.name}: read it again before writing")
-        apply_event(self._db, self._projectors, event)
+        if self._db.many(QUERIES.append, [event_row(event) for event in events]) != len(events):
+            raise StaleWriter(f"another writer was first in stream {stream.name}: read it again before writing")
+        for event in events:
+            apply_event(self._db, self._projectors, event)
 
     def _hash_of(self, stream: Stream, seq: int) -> str:
         """The hash of an event, or of the beginning."""

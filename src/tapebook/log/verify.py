@@ -40,7 +40,9 @@ _EVENTS_PER_PAGE = 2_000
 # A scratch database of so many events fits into memory; a larger one is written to the disk.
 _IN_MEMORY = 20_000
 # The log itself, which the chain is for, and what its own modules look after.
-_OWN_TABLES = frozenset({"log_events", "log_packs", "log_anchors", "log_anchored", "log_restores", "leases"})
+_OWN_TABLES = frozenset(
+    {"log_events", "log_packs", "log_anchors", "log_anchored", "log_restores", "log_keyed_events", "leases"}
+)
 SCRATCH_QUERIES = Queries.load("tapebook.log", "verify.sql")
 _RESTORE = "restore book.db from a backup: the log is the truth, nothing else has it"
 _REBUILD = "the log has what this table should say, and it is whole: `tapebook rebuild` computes the table again"

@@ -1,11 +1,11 @@
 """The market of a symbol now: its price and the features from their rows, with how old each is."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
-from tapebook.domain.agent import Horizon
+from tapebook.domain.agent import OWN_SUBSCRIPTIONS, Horizon, Subscriptions
 from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.market import TRADED_KINDS, FeatureRow, Gap, Liquidity
 from tapebook.domain.money import E8
@@ -13,7 +13,7 @@ from tapebook.domain.text import short_line
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
 from tapebook.tape.market_context import STALE_AFTER_MS as CONTEXT_STALE_AFTER_MS
-from tapebook.tape.market_context import macro_rows, prediction_rows
+from tapebook.tape.market_context import macro_rows, prediction_rows, prediction_symbols
 from tapebook.tape.store import Tape
 from tapebook.tape.view import RecordedGap, View
 
@@ -142,6 +142,7 @@ HORIZON_SPANS: dict[Horizon, tuple[int, int]] = {
 }
 """How far back a horizon looks at rows of capital, and how many of each it takes."""
 
+_AGES = ("at", "ageSeconds", "stale")
 MarketSource = Literal["hyperliquid", "polymarket", "defillama"]
 _OWN_BLOCKS = {
     "liquidityProfile": "liquidity",
@@ -167,19 +168,43 @@ class AssetContextView(TypedDict, total=False):
 
 
 def asset_context_view(
-    tape: Tape, symbol: str, *, view: View, horizon: Horizon, sources: Collection[str]
+    tape: Tape,
+    symbol: str,
+    *,
+    view: View,
+    horizon: Horizon,
+    sources: Collection[str],
+    subscriptions: Subscriptions = OWN_SUBSCRIPTIONS,
 ) -> AssetContextView:
-    """The compact context of one asset: its own market, what prediction markets expect, and the capital around it."""
+    """The compact context of one asset: its own market, what prediction markets expect, and the capital around it.
+
+    Of what is global it has the asset's own, or what is subscribed to.
+    """
     found: dict[str, Any] = {}
     if "hyperliquid" in sources:
         own = _price_and_features(tape, symbol, view)
         found["midPrice"] = own["midPrice"]
         found |= {block: own[name] for name, block in _OWN_BLOCKS.items()}
     if "polymarket" in sources:
-        found["predictionMarkets"] = _prediction_block(tape, symbol, view, horizon)
+        found["predictionMarkets"] = _predictions(tape, symbol, view, horizon, chosen=subscriptions.predictions)
     if "defillama" in sources:
-        found["macro"] = _macro_block(tape, symbol, view, horizon)
+        found["macro"] = _macro_block(tape, symbol, view, horizon, chosen=subscriptions.macro)
     return cast(AssetContextView, found)
+
+
+def _predictions(
+    tape: Tape, symbol: str, view: View, horizon: Horizon, *, chosen: Sequence[str]
+) -> dict[str, Any] | None:
+    """The block of an asset, with those of other assets that are subscribed to beside it, by symbol."""
+    found = {each: _prediction_block(tape, each, view, horizon) for each in prediction_symbols(symbol, chosen)}
+    known = {each: block for each, block in found.items() if block is not None}
+    own = known.pop(symbol, None)
+    if not known:
+        return own
+    # Of several blocks the newest says how old all of it is, as in each of them.
+    at = max(each["at"] for each in [*known.values(), *filter(None, [own])])
+    ages = own or next({name: each[name] for name in _AGES} for each in known.values() if each["at"] == at)
+    return ages | {"subscribed": known}
 
 
 def _prediction_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> dict[str, Any] | None:
@@ -206,9 +231,11 @@ def _visible_titles(metrics: dict[str, Any]) -> dict[str, Any]:
     return {**metrics, "top": [_visible_texts(row, 200) for row in metrics.get("top", ())]}
 
 
-def _macro_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> dict[str, Any] | None:
+def _macro_block(
+    tape: Tape, symbol: str, view: View, horizon: Horizon, *, chosen: Sequence[str]
+) -> dict[str, Any] | None:
     span, most = HORIZON_SPANS[horizon]
-    rows = macro_rows(tape, symbol, view=view, since=view.as_of - span, most=most)
+    rows = macro_rows(tape, symbol, view=view, since=view.as_of - span, most=most, chosen=chosen)
     if not rows:
         return None
     flows = next((row.metrics for row in rows if row.channel == "capital_flows"), {})

@@ -533,6 +533,10 @@ class Documents:
             raise UnknownName(f"there is no proposal {proposal_id!r}{when}; `tapebook recall proposals` lists them")
         return _proposal_as_of(found, as_of)
 
+    def has_proposal(self, proposal_id: str) -> bool:
+        """Whether there is such a proposal, decided or not."""
+        return self._db.one(_QUERIES.proposal, owner=self._owner, proposal_id=proposal_id) is not None
+
     def proposals(self, agent: str = "", *, most: int, as_of: int = END_OF_TIME) -> list[ManualProposal]:
         """The proposals of an agent, or of all, newest first; as they stand or stood at a moment."""
         where = {"owner": self._owner, "agent": agent, "most": most, "as_of": as_of}

@@ -25,11 +25,13 @@ from tapebook.domain.agent import (
     LESSONS_POLICIES,
     MEMORY_MAY_BE,
     MOST_TRADES_SHOWN,
+    OWN,
     REFLECTION_CADENCES,
     AgentProfile,
     ContextProfile,
     EngineSettingPairs,
     MarginMode,
+    Subscription,
     TradingMode,
     memory_setting_text,
     parse_memory,
@@ -40,6 +42,9 @@ from tapebook.domain.text import has_hidden_characters
 from tapebook.errors import BadInput
 
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_MACRO_SUBJECT = re.compile(r"own|global/defi|(?:chain|protocol|stablecoin)/[a-z0-9][a-z0-9.-]{0,60}")
+_MOST_SUBJECTS = 8
+_NOTHING = ("none", "off")
 SYMBOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,39}")
 _ADAPTER_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _MEMBER = re.compile(r"[a-z][a-z0-9_]{0,39}(:[\x21-\x2b\x2d-\x7e]{1,100})?")
@@ -165,6 +170,14 @@ def _follow_lessons(value: str) -> str | msgspec.UnsetType:
     return msgspec.UNSET if value == "off" else _one_of(LESSONS_POLICIES)(value)
 
 
+def _subscription(pattern: re.Pattern[str]) -> Callable[[Any], Subscription]:
+    def read(value: str | list[str]) -> Subscription:
+        names = _list_of(pattern, 0, _MOST_SUBJECTS)([] if value in _NOTHING else value)
+        return msgspec.UNSET if names == (OWN,) else names
+
+    return read
+
+
 def _engine_settings(value: str | Mapping[str, Any]) -> EngineSettingPairs | msgspec.UnsetType:
     """A section, or `fast=5,slow=20`, as text by name; what each may be is known to the engine."""
     pairs = [_pair("engine_settings", part) for part in value.split(",")] if isinstance(value, str) and value else value
@@ -183,6 +196,10 @@ def _engine_settings(value: str | Mapping[str, Any]) -> EngineSettingPairs | msg
 
 def _show_same(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _show_subscription(value: Subscription) -> list[str] | str:
+    return [OWN] if value is msgspec.UNSET else [*value] or "none"
 
 
 def _show_engine_settings(value: EngineSettingPairs | msgspec.UnsetType) -> dict[str, str]:
@@ -241,6 +258,14 @@ KEYS: dict[str, ProfileKey] = {
         _whole(0, MOST_TRADES_SHOWN),
         _show_same,
         f"a whole number from 0 to {MOST_TRADES_SHOWN}",
+    ),
+    "predictions": ProfileKey(
+        *("context.predictions", _subscription(SYMBOL_NAME), _show_subscription),
+        f"own, none, or symbols whose prediction markets are shown, such as own,BTC: up to {_MOST_SUBJECTS}",
+    ),
+    "macro": ProfileKey(
+        *("context.macro", _subscription(_MACRO_SUBJECT), _show_subscription),
+        f"own, none, or subjects such as global/defi, chain/ethereum, stablecoin/1: up to {_MOST_SUBJECTS}",
     ),
     "memory": ProfileKey("context.memory", parse_memory, memory_setting_text, MEMORY_MAY_BE),
     "max_position_usd": _usd_key("caps.max_position_usd_e6", least=1),

@@ -7,17 +7,20 @@
 4. Each answer becomes a part of the source's progress, which is kept with the rows of the tape. A process that was
    killed reads the parts again and goes on with the next question, as late as the one before would have asked it.
 
+Where payloads are recorded, each answer is kept with its question as a frame of its own (`RecordedPoll`);
+`PolledReplay` gives them to a session again, which makes the same facts of them.
+
 Under virtual time all of this happens in `barrier`, without waiting between two questions: the market stands still.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from tapebook.domain.instants import MINUTE, SECOND, parse_instant
-from tapebook.domain.market import Gap
-from tapebook.tape.source import SourceContext, SourceProblem, SourceProgress
+from tapebook.domain.market import FeatureRow, Gap, MidFrame, Observation, SubjectKind
+from tapebook.tape.source import Fact, Sink, SourceContext, SourceProblem, SourceProgress
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -65,6 +68,10 @@ class PollSession(Protocol):
         """Takes up again what a session before this one had done; ValueError when that cannot be read."""
         ...
 
+    def start_state(self) -> str | None:
+        """While nothing is answered yet, the part by which `restore` asks the same questions; None if it needs none."""
+        ...
+
 
 class _Waits(msgspec.Struct, frozen=True):
     """How often a server has failed, when it may be asked again, and what it said."""
@@ -79,6 +86,102 @@ class _HttpRefusal(msgspec.Struct, frozen=True):
     for_good: bool = False
     limited: bool = False
     wait_ms: int = 0
+
+
+class RecordedPoll(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A question without its address, when it was asked, and its answer or why there is none; with a first question
+    comes the part of progress that its session began with.
+    """
+
+    asked_at: int
+    request: HttpRequest
+    answer: msgspec.Raw
+    refused: str = ""
+    start: str = ""
+
+
+class _PollFrame(msgspec.Struct, frozen=True):
+    channel: str
+    data: RecordedPoll
+
+
+def _question(request: HttpRequest) -> HttpRequest:
+    """A question as it is compared: the same one may have gone to another address."""
+    return msgspec.structs.replace(request, url="")
+
+
+class _ReplayedFacts:
+    """Where a session puts what it makes of recorded answers; gaps, problems and progress are those of its own time."""
+
+    def __init__(self) -> None:
+        self.facts: list[Observation] = []
+        self.kinds: dict[str, SubjectKind] = {}
+
+    def add_observations(self, observations: Sequence[Fact]) -> None:
+        self.facts += [fact for fact in observations if not isinstance(fact, MidFrame)]
+
+    def add_gap(self, gap: Gap) -> None: ...
+
+    def add_filled_range(self, gap: Gap) -> None: ...
+
+    def add_problem(self, problem: SourceProblem) -> None: ...
+
+    def add_kinds(self, kinds: Mapping[str, SubjectKind]) -> None:
+        self.kinds |= kinds
+
+    def add_progress(self, progress: SourceProgress) -> None: ...
+
+
+class PolledReplay:
+    """Gives recorded answers to a session, which asks nobody: `SourceReplay` of a polled source.
+
+    An answer to another question than the session's next one is left out, as those of a crawl whose beginning was not
+    recorded are.
+    """
+
+    def __init__(self, name: str, make_session: Callable[[Sink, "PolledReplay"], PollSession]) -> None:
+        self._begins = msgspec.json.encode({"channel": name})[:-1] + b","
+        self._sink = _ReplayedFacts()
+        self._rows: dict[tuple[str, str], list[FeatureRow]] = {}
+        self._make_session = make_session
+        self._session = make_session(self._sink, self)
+
+    @property
+    def kinds(self) -> Mapping[str, SubjectKind]:
+        """The kinds of the subjects, so far."""
+        return self._sink.kinds
+
+    def is_mine(self, frame: bytes) -> bool:
+        """Whether a frame is one of `RecordedPoll`s of this source."""
+        return frame.startswith(self._begins)
+
+    def add_frame(self, frame: bytes, *, at: int) -> tuple[Sequence[Observation], str]:
+        """The facts that an answer completes, and why it cannot be read; empty when it can."""
+        try:
+            poll = msgspec.json.decode(frame, type=_PollFrame).data
+            if poll.start:
+                self._session = self._make_session(self._sink, self)
+                self._session.restore([poll.start], poll.asked_at)
+        except (ValueError, KeyError) as error:
+            return (), f"is no answer that was recorded here: {error}"
+        wanted = self._session.next_request(poll.asked_at)
+        if wanted is None or _question(wanted) != poll.request:
+            return (), ""
+        problem = None
+        if poll.refused:
+            self._session.skip_request(wanted, poll.refused, at)
+        else:
+            # What cannot be read was asked for again, so that no fact is missing without it.
+            problem = self._session.handle_answer(wanted, bytes(poll.answer), at)
+        facts, self._sink.facts = self._sink.facts, []
+        for fact in facts:
+            if isinstance(fact, FeatureRow):
+                self._rows.setdefault((fact.family, fact.symbol), []).append(fact)
+        return facts, problem or ""
+
+    def feature(self, family: str, symbol: str, *, at: int) -> FeatureRow | None:
+        """The newest row that was made of answers so far and is not after a moment."""
+        return next((row for row in reversed(self._rows.get((family, symbol), ())) if row.bucket_ts <= at), None)
 
 
 class PolledSource:
@@ -125,9 +228,11 @@ class PolledSource:
     async def barrier(self, now: int) -> None:
         """Asks everything that is due, until a server wants to be left alone."""
         while now >= self._waits.not_before and (request := self._session.next_request(now)) is not None:
-            answer = await self._ask(request)
+            asked_at, answer = now, await self._ask(request)
             now = now if self._context.stepped else self._context.clock()
             refusal = answer if isinstance(answer, _HttpRefusal) else None
+            if self._context.record is not None and (refusal is None or refusal.for_good):
+                self._context.record(now, self._recorded_frame(request, answer, asked_at))
             if isinstance(answer, bytes) and (unreadable := self._session.handle_answer(request, answer, now)):
                 refusal = _HttpRefusal(unreadable)
             if refusal is not None:
@@ -144,6 +249,17 @@ class PolledSource:
     def unlisted_settings(self) -> tuple[str, ...]:
         """Nothing: what settings of such a source name is taken as it is."""
         return ()
+
+    def _recorded_frame(self, request: HttpRequest, answer: "bytes | _HttpRefusal", asked_at: int) -> bytes:
+        refused = answer.why[:_MOST_SAID] if isinstance(answer, _HttpRefusal) else ""
+        shown = b"null" if isinstance(answer, _HttpRefusal) else answer
+        try:
+            msgspec.json.decode(shown, type=msgspec.Raw)
+        except msgspec.DecodeError:
+            shown = msgspec.json.encode(shown.decode(errors="replace"))
+        start = self._session.start_state() or ""
+        poll = RecordedPoll(asked_at, _question(request), msgspec.Raw(shown), refused, start)
+        return msgspec.json.encode({"channel": self._name, "data": poll})
 
     def _handle_refusal(self, request: HttpRequest, refusal: _HttpRefusal, now: int) -> None:
         kind = "limited" if refusal.limited else "refused"

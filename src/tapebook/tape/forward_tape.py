@@ -44,6 +44,7 @@ from tapebook.tape.families import (
 )
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import RefusedObservation
+from tapebook.tape.registry import Registry
 from tapebook.tape.retention import FetchObject
 from tapebook.tape.source import SourceAdapter
 from tapebook.tape.store import _NO_KINDS, _QUERIES, Tape, TapeClock
@@ -287,6 +288,7 @@ class ForwardTape(Tape):
         seq, known_at = super().head()
         self._head = (seq if watermark is None else min(seq, watermark), known_at)
         self._numbers = self._known_ids()
+        self.registry = Registry(db, watermark=self._head[0])
         # Caches that nothing invalidates: what lies up to the commit this was opened at never changes.
         self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
         self._tracks = _RowBuffers(self._new_buffer)

@@ -5,12 +5,14 @@ the chain whose token the asset is and the stablecoin it is. So the newest rows 
 those of hundreds of protocols.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tapebook.domain.agent import OWN
 from tapebook.domain.instants import HOUR
-from tapebook.domain.market import FeatureRow
+from tapebook.domain.market import TRADED_KINDS, FeatureRow
 from tapebook.tape.view import View
 
 if TYPE_CHECKING:
@@ -23,6 +25,12 @@ GLOBAL_SUBJECT = "global/defi"
 
 STALE_AFTER_MS = 3 * HOUR
 """Three missed hours: what is older is told to be stale."""
+
+
+TRENDING_MARKETS = 10
+"""How many markets the category `Trending` holds."""
+
+_HOURS_OF_VOLUME = 24
 
 
 class SubjectRow(msgspec.Struct, frozen=True):
@@ -50,21 +58,31 @@ def prediction_rows(tape: "Tape", symbol: str, *, view: View) -> dict[str, Subje
     return found
 
 
-def macro_subjects(tape: "Tape", symbol: str, *, view: View) -> list[str]:
-    """The subjects of capital that concern an asset: all of it first, then its own."""
+def prediction_symbols(symbol: str, chosen: Sequence[str]) -> list[str]:
+    """The symbols whose prediction markets are chosen for an asset: its own first, each once."""
+    found = [symbol if each == OWN else each for each in chosen]
+    return sorted(dict.fromkeys(found), key=lambda each: each != symbol)
+
+
+def macro_subjects(tape: "Tape", symbol: str, *, view: View, chosen: Sequence[str] = (OWN,)) -> list[str]:
+    """The subjects of capital that are chosen for an asset; its own are all of it and then what belongs to it."""
+    if OWN not in chosen:
+        return [*chosen]
     # A perp of a thousand tokens has the token's chain.
     ticker = symbol[1:] if symbol.startswith("k") and symbol[1:2].isupper() else symbol
     record = tape.registry.record(ASSET_SUBJECTS, ticker, view=view)
     own = [str(subject) for subject in record.values.get("subjects", ())] if record else []
-    return [GLOBAL_SUBJECT, *own]
+    return [*dict.fromkeys([GLOBAL_SUBJECT, *own, *(subject for subject in chosen if subject != OWN)])]
 
 
-def macro_rows(tape: "Tape", symbol: str, *, view: View, since: int, most: int) -> list[SubjectRow]:
-    """The newest rows of each channel and subject that concern an asset, so many of each at most, newest first."""
+def macro_rows(
+    tape: "Tape", symbol: str, *, view: View, since: int, most: int, chosen: Sequence[str] = (OWN,)
+) -> list[SubjectRow]:
+    """The newest rows of each channel and subject chosen for an asset, so many of each at most, newest first."""
     found: list[SubjectRow] = []
     if not tape.has_channel(MACRO_CHANNELS[0]):
         return found
-    for subject in macro_subjects(tape, symbol, view=view):
+    for subject in macro_subjects(tape, symbol, view=view, chosen=chosen):
         for channel in MACRO_CHANNELS:
             # Rows are hourly: mostly the newest are found without going through all of a month.
             recent = max(since, view.as_of - 2 * most * HOUR)
@@ -75,6 +93,18 @@ def macro_rows(tape: "Tape", symbol: str, *, view: View, since: int, most: int) 
             newest = rows[-most:] or [row for row in [tape.feature(channel, subject, view=view)] if row is not None]
             found += [_context_row(row) for row in reversed(newest)]
     return found
+
+
+def trending_symbols(tape: "Tape", *, view: View) -> list[str]:
+    """The markets with the most USD traded in the last day, the most first, as far as their bars were known."""
+    volumes = {}
+    for symbol in tape.symbols(*TRADED_KINDS):
+        bars = tape.bars(symbol, minutes=60, count=_HOURS_OF_VOLUME, view=view)
+        # The newest bars of a market that has stopped are of another day.
+        recent = [bar for bar in bars if bar.bucket_ts >= view.as_of - (_HOURS_OF_VOLUME + 1) * HOUR]
+        volumes[symbol] = sum(bar.volume_quote_usd for bar in recent)
+    traded = [symbol for symbol, volume in volumes.items() if volume > 0]
+    return sorted(traded, key=lambda symbol: (-volumes[symbol], symbol))[:TRENDING_MARKETS]
 
 
 def _context_row(row: FeatureRow) -> SubjectRow:

@@ -10,23 +10,24 @@ Other parts ask the registry what is supported, and never conclude it from rows.
 others: they are shown through `domain/text.py`, and searched for only where `safe_terms` allows it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import msgspec
 
-from tapebook.db import Database, Queries
+from tapebook.db import Database, Queries, Row
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.instants import iso_text
-from tapebook.domain.market import RegistryRecord
+from tapebook.domain.market import Delisting, MidFrame, Observation, RegistryRecord
 from tapebook.domain.text import short_line
 from tapebook.errors import UnknownName
 from tapebook.tape.families import CommitStamp
 from tapebook.tape.seals import rows_digest
-from tapebook.tape.view import View
+from tapebook.tape.view import NO_WATERMARK, KnownDelisting, View
 
 _QUERIES = Queries.load("tapebook.tape", "registry.sql")
+_TAPE_QUERIES = Queries.load("tapebook.tape")
 
 ASSETS = "hyperliquid_assets"
 CATEGORIES = "hyperliquid_asset_categories"
@@ -45,6 +46,9 @@ _COVERAGE_OF_KIND = {"perp": COVERAGE, "spot": ("mids", "trading"), "unknown": (
 _QUOTE_GROUPS = {"USDC": "USDC", "USDH": "USDH", "USDT0": "USDT"}
 HIGH_LEVEL = ("All", "Perps", "Spot", "Crypto", "Tradfi")
 """The categories that follow from what a market is; all others are curated, or the quote of a spot pair."""
+
+TRENDING = "Trending"
+"""The category that follows from volume: `market_context.trending_symbols` says which markets are in it."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -79,42 +83,76 @@ class ListedAsset(msgspec.Struct, frozen=True):
     assumed: bool
 
 
-class Registry:
-    """All registers of one tape."""
+def commits_of_records(facts: Sequence[Observation | MidFrame]) -> list[list[Observation | MidFrame]]:
+    """Facts as so many commits that each has one record of a subject at most: a version is told by its commit."""
+    parts: list[list[Observation | MidFrame]] = [[]]
+    seen: dict[tuple[str, str], int] = {}
+    for fact in facts:
+        number = 0
+        if isinstance(fact, RegistryRecord):
+            number = seen[fact.register, fact.symbol] = seen.get((fact.register, fact.symbol), -1) + 1
+        if number == len(parts):
+            parts.append([])
+        parts[number].append(fact)
+    return parts
 
-    def __init__(self, db: Database) -> None:
+
+class Registry:
+    """All registers of one tape, or those up to a commit: a cache of versions then, which nothing invalidates."""
+
+    def __init__(self, db: Database, *, watermark: int | None = None) -> None:
         self._db = db
+        self._watermark = watermark
+        self._versions: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
 
     def records(self, register: str, *, view: View) -> dict[str, StoredRecord]:
         """Every record of a register as it was known, by subject."""
-        where = {"register": register, "as_of": view.as_of, "watermark": view.watermark}
+        where = {"register": register, "as_of": view.as_of, "watermark": self._reach(view)}
         return {row[0]: _as_stored_record(row[1:], view) for row in self._db.all(_QUERIES.records, **where)}
 
     def record(self, register: str, subject: str, *, view: View) -> StoredRecord | None:
         """One record as it was known; None of a subject nobody has heard of."""
-        where = {"register": register, "subject": subject, "as_of": view.as_of, "watermark": view.watermark}
-        found = self._db.all(_QUERIES.record, **where)
+        reach = self._reach(view)
+        if reach == self._watermark:
+            # A backtest asks for the same few markets at every window of their margin.
+            versions = self._versions.get((register, subject))
+            if versions is None:
+                versions = self._read_versions(register, subject, as_of=NO_WATERMARK, watermark=reach)
+                self._versions[register, subject] = versions
+            found = [row for row in versions if row[1] <= view.as_of or row[2] == 0]
+        else:
+            found = self._read_versions(register, subject, as_of=view.as_of, watermark=reach)
         return _as_stored_record(found[-1], view) if found else None
+
+    def _read_versions(self, register: str, subject: str, *, as_of: int, watermark: int) -> list[tuple[Any, ...]]:
+        where = {"register": register, "subject": subject, "as_of": as_of, "watermark": watermark}
+        return [*self._db.all(_QUERIES.record, **where)]
+
+    def _reach(self, view: View) -> int:
+        return view.watermark if self._watermark is None else min(view.watermark, self._watermark)
 
     def write_records(self, records: Iterable[RegistryRecord], place: CommitStamp) -> int:
         """Writes what says something new as versions of a commit; returns how many there are."""
         written = 0
         for each in records:
             where = {"register": each.register, "subject": each.symbol}
-            row = self._db.one(_QUERIES.newest, **where)
+            known_at = place.known_at if place.assumed is None else place.assumed(each)
+            row = self._db.one(_QUERIES.newest, **where, known_at=known_at)
             before: dict[str, Any] = msgspec.json.decode(row[0]) if row else {}
             after = before | msgspec.json.decode(each.record_json, type=dict[str, Any])
             # What is said again is no news, so an hourly list costs nothing.
             if after == before:
                 continue
-            known_at = place.known_at if place.assumed is None else place.assumed(each)
             values = {"record_json": canonical_json(after).decode(), "known_at": known_at, "seq": place.seq}
             self._db.execute(_QUERIES.add, **where, **values)
             written += 1
         return written
 
-    def assets(self, *, view: View, category: str | None = None) -> list[ListedAsset]:
-        """Every market that was known, or those of a category, by kind and name; UnknownName of a wrong category."""
+    def assets(self, *, view: View, category: str | None = None, trending: Collection[str] = ()) -> list[ListedAsset]:
+        """Every market that was known, or those of a category, by symbol; UnknownName of a wrong category.
+
+        `trending` are the symbols of the category that depends on volume, which registers do not hold.
+        """
         # Categories are curated: the exchange names none for the perps of its main dex.
         groups = self.records(CATEGORIES, view=view)
         members: dict[str, list[str]] = {}
@@ -122,13 +160,15 @@ class Registry:
             for symbol in record.values["symbols"]:
                 members.setdefault(symbol, []).append(name)
         parents = {name: str(record.values["group"]) for name, record in groups.items()}
+        for symbol in trending:
+            members.setdefault(symbol, []).append(TRENDING)
         found = [
             _asset(symbol, record, members.get(symbol, []), parents)
             for symbol, record in sorted(self.records(ASSETS, view=view).items())
         ]
         if category is None or category == "All":
             return found
-        known = [*HIGH_LEVEL, *sorted(parents), *_QUOTE_GROUPS.values()]
+        known = [*HIGH_LEVEL, TRENDING, *sorted(parents), *_QUOTE_GROUPS.values()]
         wanted = next((name for name in known if name.casefold() == category.casefold()), None)
         if wanted is None:
             raise UnknownName(f"there is no category {short_line(category, 40)!r}; choose one of: {', '.join(known)}")
@@ -194,7 +234,7 @@ def _safe_terms(symbol: str, values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _categories_of(kind: str, quote: str | None, members: list[str], parents: Mapping[str, str]) -> tuple[str, ...]:
-    tradfi = any(parents[name] == "Tradfi" for name in members)
+    tradfi = any(parents.get(name) == "Tradfi" for name in members)
     # A builder's dex may list coins too, so the curated groups decide what is Tradfi.
     found = [{"perp": "Perps", "spot": "Spot"}.get(kind, "")]
     if kind == "perp":
@@ -228,3 +268,33 @@ def seed_sql(registry: Registry, *, view: View) -> str:
 
 def _sql_literal(value: str | int) -> str:
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+class DelistingTable:
+    """Which perps the exchange lists no more, and at what price it settled them, as of a moment and a commit."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        # A cache of what is delisted as of a commit: decisions that are recorded together ask for each symbol.
+        self._as_of_commit: tuple[int, list[Row]] = (-1, [])
+
+    def newest(self, symbol: str, *, view: View) -> KnownDelisting | None:
+        """The settlement of a perp; None while it is listed, as far as is known."""
+        if view.watermark == NO_WATERMARK:
+            row = self._db.one(_TAPE_QUERIES.delisting, symbol=symbol, as_of=view.as_of, watermark=NO_WATERMARK)
+        else:
+            if self._as_of_commit[0] != view.watermark:
+                rows = self._db.all(_TAPE_QUERIES.delistings, watermark=view.watermark)
+                self._as_of_commit = view.watermark, rows
+            known = [row[1::2] for row in self._as_of_commit[1] if row[0] == symbol and row[1] <= view.as_of]
+            row = known[-1] if known else None
+        return KnownDelisting(*row) if row and row[1] is not None else None
+
+    def add(self, fact: Delisting, place: CommitStamp) -> int:
+        """Writes what is new about a symbol; how many rows that were."""
+        known = self.newest(fact.symbol, view=View(NO_WATERMARK))
+        if (None if known is None else known.settlement_e8) == fact.settlement_e8:
+            return 0
+        known_at = place.known_at if place.assumed is None else place.assumed(fact)
+        self._db.execute(_TAPE_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
+        return 1

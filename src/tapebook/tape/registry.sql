@@ -6,21 +6,23 @@ WHERE register = :register AND seq <= :watermark AND (known_at <= :as_of OR seq 
         SELECT 1 FROM tape_set_backs backs
         WHERE backs.seq <= :watermark AND tape_registry.seq > 0 AND tape_registry.seq < backs.seq
             AND tape_registry.known_at > backs.known_at)
-ORDER BY subject, seq;
+ORDER BY subject, CASE WHEN seq = 0 THEN 0 ELSE known_at END, seq;
 
 -- name: record
--- The versions of one subject that were known, oldest first.
+-- The versions of one subject that were known, oldest first: a recording that is imported later may be older.
 SELECT record_json, known_at, seq FROM tape_registry
 WHERE register = :register AND subject = :subject AND seq <= :watermark AND (known_at <= :as_of OR seq = 0)
     AND NOT EXISTS (
         SELECT 1 FROM tape_set_backs backs
         WHERE backs.seq <= :watermark AND tape_registry.seq > 0 AND tape_registry.seq < backs.seq
             AND tape_registry.known_at > backs.known_at)
-ORDER BY seq;
+ORDER BY CASE WHEN seq = 0 THEN 0 ELSE known_at END, seq;
 
 -- name: newest
--- What is stored last of a subject.
-SELECT record_json FROM tape_registry WHERE register = :register AND subject = :subject ORDER BY seq DESC LIMIT 1;
+-- What was known last of a subject at a moment.
+SELECT record_json FROM tape_registry
+WHERE register = :register AND subject = :subject AND (known_at <= :known_at OR seq = 0)
+ORDER BY CASE WHEN seq = 0 THEN 0 ELSE known_at END DESC, seq DESC LIMIT 1;
 
 -- name: add
 -- A version of a subject; what is said twice in one commit is one version.

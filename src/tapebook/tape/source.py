@@ -185,13 +185,31 @@ class UnrecordedGaps(Protocol):
         ...
 
 
+class SourceReplay(Protocol):
+    """Makes facts of what a source has recorded of its answers, in the order in which they came."""
+
+    @property
+    def kinds(self) -> Mapping[str, SubjectKind]:
+        """The kinds of the symbols that are no perps, so far."""
+        ...
+
+    def is_mine(self, frame: bytes) -> bool:
+        """Whether a recorded frame is of this source; asked of every frame, so it looks at the beginning alone."""
+        ...
+
+    def add_frame(self, frame: bytes, *, at: int) -> tuple[Sequence[Observation], str]:
+        """The facts that a frame received at a moment completes, and what is wrong with it; empty when nothing is."""
+        ...
+
+
 class SourceAdapter(msgspec.Struct, frozen=True):
     """A source as the rest of the house sees it.
 
     `settings` is the type of its section of tapebook.toml, None for one that the settings know themselves; `migrations`
     the package whose migrations make its own tables; `remedies` say by kind of problem what to do about it; and
     `is_current` whether a problem of the past still concerns what the settings ask for. Before gaps are written
-    `missing_on_tape` is asked, and every few minutes `unrecorded_gaps`.
+    `missing_on_tape` is asked, and every few minutes `unrecorded_gaps`. `replay` makes facts of recorded payloads, for
+    `tapebook import stream`; a source without it cannot be imported.
     """
 
     name: str
@@ -203,6 +221,7 @@ class SourceAdapter(msgspec.Struct, frozen=True):
     is_current: Callable[[Any, SourceProblem], bool] = _is_always_current
     missing_on_tape: MissingOnTape = _all_gaps
     unrecorded_gaps: UnrecordedGaps = _no_gaps
+    replay: Callable[[Any, "Tape"], SourceReplay] | None = None
 
     @property
     def families(self) -> tuple[Family, ...]:

@@ -49,7 +49,7 @@ from tapebook.tape.families import (
 from tapebook.tape.gaps import GapTable
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
-from tapebook.tape.registry import Registry
+from tapebook.tape.registry import DelistingTable, Registry, commits_of_records
 from tapebook.tape.retention import ArchivedRows, FetchObject
 from tapebook.tape.seals import SealWriter, commit_checksum
 from tapebook.tape.source import SourceAdapter, SourceProblem
@@ -115,6 +115,7 @@ class Tape:
         self._kinds: dict[str, SubjectKind] = {}
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
+        self._delisting_table = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
         self.commits = 0
@@ -150,7 +151,12 @@ class Tape:
             with self._db.transaction():
                 self._seals = SealWriter(self._db)
                 self._note_kinds(kinds)
-                return self._commit(observations, gaps, filled, assumed=assumed, refused=refused)
+                first, *others = [observations] if assumed is None else commits_of_records([*observations])
+                seq = self._commit(first, gaps, filled, assumed=assumed, refused=refused)
+                for facts in others:
+                    self._seals = SealWriter(self._db)
+                    seq = self._commit(facts, (), (), assumed=assumed)
+                return seq
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
             self._ids, self._kinds = {}, {}
@@ -184,7 +190,9 @@ class Tape:
         written += sum(
             self._add(family, facts, place) for family, facts in facts_by_family(observations, self._features)
         )
-        if delisted := sum(self._write_delisting(fact, place) for fact in observations if type(fact) is Delisting):
+        # Others were gone before anybody watched them.
+        gone = [fact for fact in observations if type(fact) is Delisting and self._id(fact.symbol) is not None]
+        if delisted := sum(self._delisting_table.add(fact, place) for fact in gone):
             self._seals.add_commit("tape_delistings", seq=place.seq)
         if listed := self.registry.write_records(
             [fact for fact in observations if type(fact) is RegistryRecord], place
@@ -309,8 +317,7 @@ class Tape:
 
     def filled_gap_count(self) -> int:
         """How many gaps have been filled."""
-        count: int = self._db.all(_QUERIES.filled_gap_count)[0][0]
-        return count
+        return int(self._db.all(_QUERIES.filled_gap_count)[0][0])
 
     def note_problems(self, problems: Sequence[SourceProblem]) -> None:
         """Remembers what went wrong on the way here: of every subject the newest case and how often it happened."""
@@ -481,9 +488,7 @@ class Tape:
 
     def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
         """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
-        where = {"symbol": symbol, "as_of": view.as_of, "watermark": view.watermark}
-        row = self._db.one(_QUERIES.delisting, **where)
-        return KnownDelisting(*row) if row and row[1] is not None else None
+        return self._delisting_table.newest(symbol, view=view)
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """The features of a symbol derived from its bars and settled rates alone."""
@@ -637,12 +642,9 @@ class Tape:
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
         names = {number: symbol for symbol, number in self._known_ids().items()}
-        found = set[tuple[int, int]]()
-        for number in {number for number, _ in hours}:
-            limits = {"since": since, "until": until, "granularity_sec": _HOUR_SEC}
-            bars: list[Candle] = self._between(CANDLES, names[number], view=View(NO_WATERMARK), **limits)
-            found |= {(number, bar.bucket_ts) for bar in bars}
-        return found
+        limits: Any = {"since": since, "until": until, "granularity_sec": _HOUR_SEC, "view": View(NO_WATERMARK)}
+        numbers = {number for number, _ in hours}
+        return {(each, bar.bucket_ts) for each in numbers for bar in self._between(CANDLES, names[each], **limits)}
 
     def _revise(self, family: Family, row: Row, written: dict[Row, Row]) -> int:
         """Adds a row as a new revision if the newest stored one says something else."""
@@ -684,14 +686,3 @@ class Tape:
         times = {"seq": place.seq, "known_at": place.known_at}
         rows = [_QUERIES.quarantine.values_in_order(msgspec.structs.asdict(each) | times) for each in refused]
         return self._db.many(_QUERIES.quarantine, rows)
-
-    def _write_delisting(self, fact: Delisting, place: CommitStamp) -> int:
-        """What is new about a symbol the tape has heard of; others were gone before anybody watched them."""
-        if self._id(fact.symbol) is None:
-            return 0
-        known = self.delisting(fact.symbol, view=View(NO_WATERMARK))
-        if (None if known is None else known.settlement_e8) == fact.settlement_e8:
-            return 0
-        known_at = place.known_at if place.assumed is None else place.assumed(fact)
-        self._db.execute(_QUERIES.add_delisting, **msgspec.structs.asdict(fact), known_at=known_at, seq=place.seq)
-        return 1

@@ -179,16 +179,20 @@ def _without_cost(answer: EngineAnswer) -> EngineAnswer:
     return msgspec.structs.replace(answer, usage=usage)
 
 
-def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None) -> Limits:
+def limits_now(
+    rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None
+) -> Limits:
     """The caps of an agent beside what it holds, what is under way and what it has done lately.
 
-    What was read for the packet is not read again as long as the book has not moved since.
+    What was read for the packet is not read again as long as the book has not moved since; nor are prices where
+    `tape_seq`, the end of the tape for decisions that are recorded together, says that nothing was observed since.
     """
     deployment, now = slot.deployment, rooms.clock.now()
     seq = rooms.book.head(deployment.id)
     working = rooms.book.working_orders(deployment.id)
     portfolio, activity = _portfolio_and_activity(rooms, deployment, seq=seq, now=now, before=before)
-    mid, marks = _packet_prices_or_new(rooms, portfolio, slot.symbol, now=now, before=before)
+    seen = before if before and (before.as_of == now or before.watermarks.tape == tape_seq) else None
+    mid, marks = _packet_prices_or_new(rooms, portfolio, slot.symbol, now=now, seen=seen)
     return Limits(
         caps=deployment.agent.caps,
         symbol=slot.symbol,
@@ -202,7 +206,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None) -> 
         halted=halt_reason(rooms, deployment, newest_profile(rooms, deployment)),
         activity=Activity() if isinstance(activity, str) else activity,
         activity_unread=activity if isinstance(activity, str) else None,
-        settled_at_e8=_settlement_price_e8(rooms, slot.symbol, now=now),
+        settled_at_e8=_settlement_price_e8(rooms, slot.symbol, View(now) if tape_seq is None else View(now, tape_seq)),
     )
 
 
@@ -222,7 +226,7 @@ def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others
         data_age_ms=None if mid is None else now - mid.bucket_ts,
         working=_working_moves(rooms, others, marks, now=now),
         halted=halt_reason(rooms, deployment, agent),
-        settled_at_e8=_settlement_price_e8(rooms, order.symbol, now=now),
+        settled_at_e8=_settlement_price_e8(rooms, order.symbol, View(now)),
     )
 
 
@@ -245,8 +249,8 @@ def halt_reason(rooms: Rooms, deployment: Deployment, agent: AgentProfile) -> st
     return None if agent.enabled else f"{agent.name} is not enabled"
 
 
-def _settlement_price_e8(rooms: Rooms, symbol: str, *, now: int) -> int | None:
-    found = rooms.tape.delisting(symbol, view=View(now))
+def _settlement_price_e8(rooms: Rooms, symbol: str, view: View) -> int | None:
+    found = rooms.tape.delisting(symbol, view=view)
     return None if found is None else found.settlement_e8
 
 
@@ -268,10 +272,10 @@ def _portfolio_and_activity(
 
 
 def _packet_prices_or_new(
-    rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int, before: Situation | None
+    rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int, seen: Situation | None
 ) -> tuple[Mid | None, dict[str, int]]:
-    """What `_prices` says; in the moment of the packet it is what the packet was made of."""
-    mid = before.market.mid if before and before.as_of == now else None
+    """The newest prices; where nothing was observed since the packet, those that the packet was made of."""
+    mid = seen.market.mid if seen else None
     if mid is None or portfolio.positions.keys() - {symbol}:
         return _newest_prices(rooms, portfolio, symbol, now=now)
     return mid, {symbol: mid.price_e8}

@@ -254,9 +254,6 @@ def _held_sign(market: Market, portfolio: Portfolio) -> int:
     return 0 if held is None else 1 if held.size_e8 > 0 else -1
 
 
-_END_OF_STREAM = 2**62
-
-
 class BookDays:
     """The days of a book: closed trades by the day of their exit, and what was posted to the ledger."""
 
@@ -376,7 +373,7 @@ def layers_for(
 
 def curated_until(rooms: Rooms, *, as_of: int | None = None) -> int:
     """Up to which event of the owner's stream something was written for every agent, by now or by a moment."""
-    seq = _END_OF_STREAM if as_of is None else rooms.book.seq_as_of("", as_of)
+    seq = rooms.book.head() if as_of is None else rooms.book.seq_as_of("", as_of)
     return rooms.horizons.store.last_change("", seq=seq)
 
 

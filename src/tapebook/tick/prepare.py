@@ -14,7 +14,7 @@ packet's version.
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,7 +34,15 @@ from tapebook.context import (
     version_of,
 )
 from tapebook.context.market_sections import feature_line
-from tapebook.domain.agent import MOST_TRADES_SHOWN, NO_LESSONS_FOLLOWED, Deployment, ExperienceRow, LayerRow
+from tapebook.domain.agent import (
+    MOST_TRADES_SHOWN,
+    NO_LESSONS_FOLLOWED,
+    OWN_SUBSCRIPTIONS,
+    Deployment,
+    ExperienceRow,
+    LayerRow,
+    Subscriptions,
+)
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
@@ -52,7 +60,7 @@ from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, finished_bars
 from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_of, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
-from tapebook.tape.market_context import GLOBAL_SUBJECT, macro_rows, prediction_rows
+from tapebook.tape.market_context import GLOBAL_SUBJECT, macro_rows, prediction_rows, prediction_symbols
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import (
@@ -177,8 +185,15 @@ def read_market(
     )
 
 
-def with_features(tape: Tape, market: Market, *, view: View, version: PacketVersion = CURRENT_VERSION) -> Market:
-    """The market with its book, its funding and the features of its symbol.
+def with_features(
+    tape: Tape,
+    market: Market,
+    *,
+    view: View,
+    version: PacketVersion = CURRENT_VERSION,
+    subscriptions: Subscriptions = OWN_SUBSCRIPTIONS,
+) -> Market:
+    """The market with its book, its funding and the features of its symbol, and what is subscribed to around it.
 
     Features are those that were stored as the market was observed. Where none were, as in imported history, they are
     derived from the bars and rates there are.
@@ -202,7 +217,7 @@ def with_features(tape: Tape, market: Market, *, view: View, version: PacketVers
     stored = [found.context, *rows.values()]
     if version.derived_features and not any(_is_recent(each, view) for each in stored):
         found = _with_history_features(tape, found, view=view)
-    around = _context_features(tape, symbol, view=view) if version.market_context else ()
+    around = _context_features(tape, symbol, subscriptions, view=view) if version.market_context else ()
     return msgspec.structs.replace(found, features=(*found.features, *around)) if around else found
 
 
@@ -211,21 +226,32 @@ _SHOWN_PREDICTIONS = 2
 _MOST_TITLE = 90
 
 
-def _context_features(tape: Tape, symbol: str, *, view: View) -> tuple[Feature, ...]:
+def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, view: View) -> tuple[Feature, ...]:
     """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
-    found = []
-    row = prediction_rows(tape, symbol, view=view).get("immediate_markets")
-    if row is not None:
-        # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
-        figures = {name: value for name, value in row.metrics.items() if name != "top"}
-        found.append(_feature("predictionMarkets", row.bucket_ts, figures))
-        for number, each in enumerate(row.metrics.get("top", ())[:_SHOWN_PREDICTIONS], 1):
-            found.append(Feature(f"predictionMarket{number}", row.bucket_ts, (), _prediction_line(each)))
-    for macro in macro_rows(tape, symbol, view=view, since=view.as_of - DAY, most=1):
+    found: list[Feature] = []
+    for each in prediction_symbols(symbol, subscriptions.predictions):
+        found += _prediction_features(tape, each, about="" if each == symbol else f" of {each}", view=view)
+    since, chosen = view.as_of - DAY, subscriptions.macro
+    for macro in macro_rows(tape, symbol, view=view, since=since, most=1, chosen=chosen):
         if macro.channel == "capital_flows":
             name = "capitalFlows" if macro.subject == GLOBAL_SUBJECT else "chainFlows"
+            # A protocol and a stablecoin that were asked for by name have figures of their own.
+            kind = macro.subject.partition("/")[0]
+            name = f"{kind}Flows" if macro.subject in chosen and kind in ("protocol", "stablecoin") else name
             found.append(_feature(name, macro.bucket_ts, macro.metrics))
     return tuple(found)
+
+
+def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> Iterator[Feature]:
+    row = prediction_rows(tape, symbol, view=view).get("immediate_markets")
+    if row is None:
+        return
+    # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
+    figures = {name: value for name, value in row.metrics.items() if name != "top"}
+    summary = _feature("predictionMarkets", row.bucket_ts, figures)
+    yield msgspec.structs.replace(summary, name=f"predictionMarkets{about}")
+    for number, each in enumerate(row.metrics.get("top", ())[:_SHOWN_PREDICTIONS], 1):
+        yield Feature(f"predictionMarket{number}{about}", row.bucket_ts, (), _prediction_line(each))
 
 
 def _prediction_line(row: Mapping[str, Any]) -> str:
@@ -451,8 +477,17 @@ def _read_shared_market(
             cut = rooms.experience.lookback_cutter(symbol)
             lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
             market = msgspec.structs.replace(market, lookback=lookback)
-        return optional.read_or_default("features", market, with_features, tape, market, view=view, version=version)
-    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back)
+        return optional.read_or_default(
+            "features",
+            market,
+            with_features,
+            tape,
+            market,
+            view=view,
+            version=version,
+            subscriptions=profile.subscriptions,
+        )
+    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back, profile.subscriptions)
     found = shelf.get(key)
     if found is None:
         found = _read_shared_market(

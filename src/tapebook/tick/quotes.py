@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tapebook.book.materializer import Account, Session, activity_of_session, day_start
-from tapebook.broker import OrderBook, Settlement
+from tapebook.broker import MarketListing, OrderBook, Settlement
 from tapebook.domain.agent import Deployment
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import HOUR, MINUTE, SECOND
@@ -30,6 +30,7 @@ from tapebook.domain.money import E6
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Position, PriceRange
 from tapebook.domain.run import Activity
+from tapebook.tape.registry import ASSETS
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, View
 from tapebook.wiring import Rooms
@@ -121,6 +122,13 @@ class TapeQuotes:
         """How a delisted symbol ended: from the moment that was known, for nobody could act on it before."""
         found = self.tape.delisting(symbol, view=self._view)
         return None if found is None else Settlement(found.known_at, found.settlement_e8)
+
+    def listing(self, symbol: str, *, at: int) -> MarketListing:
+        """What the registry says of a market that is listed; of others the tables of a broker count."""
+        record = self.tape.registry.record(ASSETS, symbol, view=self.view_at(at))
+        if record is None or not record.values.get("live", True):
+            return MarketListing()
+        return MarketListing(record.values.get("size_decimals"), record.values.get("max_leverage"))
 
     def view_at(self, at: int) -> View:
         """What was known at a moment, and never more than is known now."""

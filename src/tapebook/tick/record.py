@@ -25,9 +25,11 @@ from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, RunStatus, SlotMark
 from tapebook.log import Draft
+from tapebook.tape.view import View
 from tapebook.tick.decide import Decision, PreparedDecision, Slot
 from tapebook.tick.memory import moment_drafts
 from tapebook.tick.prepare import OptionalReads, log_causes, safe_causes, watermarks_now
+from tapebook.tick.quotes import TapeQuotes
 from tapebook.tick.trust import slot_mark
 from tapebook.wiring import Rooms
 
@@ -64,7 +66,8 @@ def _intended_orders(rooms: Rooms, opened: PreparedDecision, decision: Decision,
     if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
         return []
     slot, judged = opened.slot, list(zip(decision.actions, decision.verdicts, strict=True))
-    increments = rooms.broker(slot.deployment.agent.broker).increments(slot.symbol)
+    listing = TapeQuotes(rooms.tape, View(limits.at)).listing(slot.symbol, at=limits.at)
+    increments = rooms.broker(slot.deployment.agent.broker).increments(slot.symbol, listing)
     return orders_for_actions(
         slot.run_id(), judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at, increments=increments
     )

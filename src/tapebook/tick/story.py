@@ -76,16 +76,18 @@ def prepare_decision(
     known: KnownAsOf | None = None,
     look: MarketCut | None = None,
     learn: LearnStep = learn_what_is_due,
+    decided: bool | None = None,
 ) -> PreparedDecision | DecisionRun:
     """What the engine is to be asked; or the run, when the decision was made already.
 
     `known` is what an earlier attempt was allowed to know; the first attempt knows all there is, or what was
     looked at for several decisions. `learn` says what is learned before it: a frozen memory learns nothing.
+    `decided` says whether there is a run, for whoever has read that under the lease.
     """
     deployment, run = slot.deployment, slot.run_id()
     rooms.book.record_set_back(deployment.id)
     # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
-    decided = rooms.book.has_run(run)
+    decided = rooms.book.has_run(run) if decided is None else decided
     if rooms.book.has_exposure(deployment.id) and (not decided or rooms.book.working_orders(deployment.id)):
         execute_orders(rooms, deployment)
         reconcile_account(rooms, deployment)
@@ -109,10 +111,12 @@ def prepare_decision(
     return PreparedDecision(slot, situation, assemble_packet(situation), optional.causes)
 
 
-def conclude_decision(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -> DecisionRun:
-    """The decision as it is stored from now on, with the orders it intends."""
+def conclude_decision(
+    rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer, *, tape_seq: int | None = None
+) -> DecisionRun:
+    """The decision as it is stored from now on, with the orders it intends; `tape_seq` is where the tape ends now."""
     store_answer(rooms, opened, answer)
-    limits = limits_now(rooms, opened.slot, before=opened.situation)
+    limits = limits_now(rooms, opened.slot, before=opened.situation, tape_seq=tape_seq)
     return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
 
 
@@ -177,18 +181,20 @@ def prepare_shadow(rooms: Rooms, beside: Slot, main: DecisionRun) -> PreparedDec
     return PreparedDecision(beside, situation, assemble_packet(situation), optional.causes)
 
 
-def conclude_shadow(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -> DecisionRun:
+def conclude_shadow(
+    rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer, *, tape_seq: int | None = None
+) -> DecisionRun:
     """The decision as it is stored from now on; judged by the account the real one was made for, which has moved on."""
     store_answer(rooms, opened, answer)
-    limits = _limits_of_main_run(rooms, opened)
+    limits = _limits_of_main_run(rooms, opened, tape_seq=tape_seq)
     return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
 
 
-def _limits_of_main_run(rooms: Rooms, opened: PreparedDecision) -> Limits:
+def _limits_of_main_run(rooms: Rooms, opened: PreparedDecision, *, tape_seq: int | None) -> Limits:
     """The limits as they were for the real decision: its holdings and prices, and without the orders it has placed."""
     situation, mid = opened.situation, opened.situation.market.mid
     marks = situation.marks if mid is None else situation.marks | {situation.symbol: mid.price_e8}
-    limits = limits_now(rooms, opened.slot)
+    limits = limits_now(rooms, opened.slot, tape_seq=tape_seq)
     return msgspec.structs.replace(
         limits,
         portfolio=situation.portfolio,

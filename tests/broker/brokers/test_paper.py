@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.broker import BrokerAccount, Exposure, OrderBook, Settlement
+from tapebook.broker import BrokerAccount, Exposure, MarketListing, OrderBook, Settlement
 from tapebook.broker.brokers import paper
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -297,6 +297,16 @@ def test_turning_needs_margin_for_the_other_side() -> None:
 def test_leverage_beyond_the_tier_is_refused() -> None:
     events = told(account(), [order(0, "buy", 1, leverage=41)], Market((mid(1, 100),)))
     assert refusals(events) == ["leverage 41 exceeds the 40 that BTC allows at this size"]
+
+
+def test_leverage_is_that_of_the_list_as_it_was_known_when_the_order_filled() -> None:
+    listings = (("BTC", NOON, MarketListing(5, 40)), ("BTC", NOON + 10 * MINUTE, MarketListing(5, 10)))
+    market = Market((mid(1, 100), mid(12, 100)), listings=listings)
+    orders = [order(0, "buy", 1, leverage=20), order(11, "buy", 1, leverage=20, client_id="c2")]
+    events = told(account(), orders, market)
+    assert fills(events)[0][0] == 1 and refusals(events) == [
+        "leverage 20 exceeds the 10 that BTC allows at this size"
+    ], "asked long after the list has changed, the first order is filled as before"
 
 
 # Liquidation

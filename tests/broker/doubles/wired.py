@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.broker.port import BookedAccount, BrokerActivity, OpenOrder, OrderState, PaperTerms
+from tapebook.broker.port import BookedAccount, BrokerActivity, MarketListing, OpenOrder, OrderState, PaperTerms
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, Increments, Order, OrderEnd
 from tapebook.domain.position import Portfolio
 from tapebook.errors import BrokerAway
@@ -55,7 +55,7 @@ class WiredBroker:
         """Asks for cash and positions."""
         return msgspec.convert(self._read(do="account"), Portfolio)
 
-    def increments(self, symbol: str) -> Increments | None:
+    def increments(self, symbol: str, listing: MarketListing) -> Increments | None:
         """The same for all symbols."""
         return Increments(LOT, TICK)
 

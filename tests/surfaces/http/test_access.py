@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tapebook.api import app
-from tapebook.api.access import ACCESS_FILE, SCOPES, AccessStore, KeptAnswer
+from tapebook.api.access import ACCESS_FILE, SCOPES, AccessStore, BegunWrite, KeptAnswer
 from tapebook.errors import BadInput, Busy, UnknownName
 from tapebook.home import make_home
 from tapebook.surfaces.cli import main
@@ -83,19 +83,29 @@ def test_a_token_is_of_the_owner_its_home_had(home: Path, store: AccessStore) ->
 
 
 def test_a_keyed_write_is_answered_once(store: AccessStore, home: Path) -> None:
-    assert store.begin_write("t", "k", b"request") is None
+    first = store.begin_write("t", "k", b"request", moment=5)
+    assert isinstance(first, BegunWrite) and first.moment == 5
     with pytest.raises(Busy):
-        store.begin_write("t", "k", b"request")
+        store.begin_write("t", "k", b"request", moment=6)
     store.finish_write("t", "k", KeptAnswer(200, b"answer"))
-    assert store.begin_write("t", "k", b"request") == KeptAnswer(200, b"answer")
+    assert store.begin_write("t", "k", b"request", moment=7) == KeptAnswer(200, b"answer")
     with pytest.raises(BadInput, match="another request"):
-        store.begin_write("t", "k", b"other")
-    assert store.begin_write("another token", "k", b"other") is None
-    # One that did nothing frees its key; one whose server died is made again by the next.
-    store.finish_write("another token", "k", None)
-    assert store.begin_write("another token", "k", b"third") is None
+        store.begin_write("t", "k", b"other", moment=8)
+    # A key is of its token; one that did nothing is free for another request.
+    other = store.begin_write("another token", "k", b"other", moment=9)
+    store.free_key("another token", "k")
+    third = store.begin_write("another token", "k", b"third", moment=10)
+    assert isinstance(other, BegunWrite) and isinstance(third, BegunWrite) and other.write_id != third.write_id
+
+
+def test_a_write_that_was_cut_goes_on_as_the_same_write(store: AccessStore, home: Path) -> None:
+    first = store.begin_write("t", "k", b"request", moment=5)
     with AccessStore(home) as after_a_crash:
-        assert after_a_crash.begin_write("another token", "k", b"third") is None
+        assert after_a_crash.begin_write("t", "k", b"request", moment=6) == first
+        with pytest.raises(Busy):
+            after_a_crash.begin_write("t", "k", b"request", moment=7)
+        after_a_crash.leave_write("t", "k")
+    assert store.begin_write("t", "k", b"request", moment=8) == first
 
 
 def test_without_a_token_this_machine_may_read_until_there_is_one(demo_home: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ An order in the book is what the bot said it would do. It works until the bot te
 nothing is filled, funded or liquidated here, so there is nothing to ask anybody for.
 """
 
-from tapebook.broker.port import BookedAccount, BrokerActivity, OpenOrder, OrderState, PaperTerms
+from tapebook.broker.port import BookedAccount, BrokerActivity, MarketListing, OpenOrder, OrderState, PaperTerms
 from tapebook.domain.order import Increments, Order
 from tapebook.domain.position import Portfolio
 
@@ -42,7 +42,7 @@ class ExternalBroker:
         held = {each.position.symbol: each.position for each in booked.account.exposures}
         return Portfolio(held, booked.account.cash_usd_e6)
 
-    def increments(self, symbol: str) -> Increments | None:
+    def increments(self, symbol: str, listing: MarketListing) -> Increments | None:
         """Any size and price will do: nothing is sent."""
         return None
 

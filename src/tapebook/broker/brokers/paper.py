@@ -7,7 +7,7 @@ says so, and has been taken out of the market when the book has written that.
 """
 
 from tapebook.broker.margin import MarginTiers, listed_increments
-from tapebook.broker.port import BookedAccount, BrokerActivity, OpenOrder, OrderState, PaperTerms
+from tapebook.broker.port import BookedAccount, BrokerActivity, MarketListing, OpenOrder, OrderState, PaperTerms
 from tapebook.broker.simulation import AccountSimulation
 from tapebook.domain.order import Increments, Order, OrderEnd
 from tapebook.domain.position import Portfolio
@@ -58,9 +58,9 @@ class PaperBroker:
         simulation.simulate()
         return simulation.portfolio()
 
-    def increments(self, symbol: str) -> Increments | None:
+    def increments(self, symbol: str, listing: MarketListing) -> Increments | None:
         """The exchange's steps where the settings ask for them (`paper.lots`) and they are known."""
-        return listed_increments(symbol) if self._terms.lots else None
+        return listed_increments(symbol, listing.size_decimals) if self._terms.lots else None
 
     def _simulation(self, booked: BookedAccount) -> AccountSimulation:
         return AccountSimulation(booked, terms=self._terms, margins=self._margins)

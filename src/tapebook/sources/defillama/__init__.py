@@ -4,19 +4,22 @@
 asks. Eight questions an hour; the largest answer has some ten megabytes.
 """
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from tapebook.domain.instants import HOUR
 from tapebook.domain.market import FeatureRow
-from tapebook.sources._polling import PolledSource, number_of
+from tapebook.sources._polling import PolledReplay, PolledSource, number_of
 from tapebook.sources.defillama.snapshot import NAME, DefiLlamaSnapshot, SnapshotSettings
 from tapebook.tape.families import Family
 from tapebook.tape.market_context import MACRO_CHANNELS
-from tapebook.tape.source import SourceAdapter, SourceChannel, SourceContext
+from tapebook.tape.source import Sink, SourceAdapter, SourceChannel, SourceContext
 from tapebook.tape.view import View
+
+if TYPE_CHECKING:
+    from tapebook.tape.store import Tape
 
 ApiAddress = Annotated[str, Meta(pattern=r"^https?://[^\s@?#]+\Z", description="an address like https://api.llama.fi")]
 SubjectCount = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000")]
@@ -33,6 +36,37 @@ class DefiLlamaSettings(msgspec.Struct, frozen=True):
     stablecoins: SubjectCount = 30
 
 
+def _snapshot_settings(settings: DefiLlamaSettings, api: str, stablecoins: str) -> SnapshotSettings:
+    return SnapshotSettings(
+        api_url=api.rstrip("/"),
+        stablecoins_url=stablecoins.rstrip("/"),
+        chains=settings.chains,
+        protocols=settings.protocols,
+        stablecoins=settings.stablecoins,
+    )
+
+
+def _tvl_of(row: FeatureRow | None, at: int) -> float | None:
+    # A row of another day would make a day's flow of several days.
+    if row is None or at - row.bucket_ts > 3 * HOUR:
+        return None
+    return number_of(msgspec.json.decode(row.metrics_json, type=dict[str, Any]), "tvlUsd")
+
+
+def replay(settings: DefiLlamaSettings, tape: "Tape") -> PolledReplay:
+    """Snapshots that were recorded; chains are compared with rows of the recording, else with the tape's."""
+
+    def make_session(sink: Sink, replayed: PolledReplay) -> DefiLlamaSnapshot:
+        def tvl_at(subject: str, at: int) -> float | None:
+            found = _tvl_of(replayed.feature("capital_base", subject, at=at), at)
+            return found if found is not None else _tvl_of(tape.feature("capital_base", subject, view=View(at)), at)
+
+        plan = _snapshot_settings(settings, settings.api_url, settings.stablecoins_url)
+        return DefiLlamaSnapshot(plan, sink, newest=None, tvl_at=tvl_at)
+
+    return PolledReplay(NAME, make_session)
+
+
 def create(settings: DefiLlamaSettings, context: SourceContext) -> PolledSource:
     """The source; a world at `context.url` has both servers behind prefixes of one address."""
     api, stablecoins = settings.api_url, settings.stablecoins_url
@@ -41,20 +75,10 @@ def create(settings: DefiLlamaSettings, context: SourceContext) -> PolledSource:
     tape = context.tape
 
     def tvl_at(subject: str, at: int) -> float | None:
-        row = tape.feature("capital_base", subject, view=View(at))
-        # A row of another day would make a day's flow of several days.
-        if row is None or at - row.bucket_ts > 3 * HOUR:
-            return None
-        return number_of(msgspec.json.decode(row.metrics_json, type=dict[str, Any]), "tvlUsd")
+        return _tvl_of(tape.feature("capital_base", subject, view=View(at)), at)
 
     session = DefiLlamaSnapshot(
-        SnapshotSettings(
-            api_url=api.rstrip("/"),
-            stablecoins_url=stablecoins.rstrip("/"),
-            chains=settings.chains,
-            protocols=settings.protocols,
-            stablecoins=settings.stablecoins,
-        ),
+        _snapshot_settings(settings, api, stablecoins),
         context.sink,
         newest=tape.newest_buckets().get(MACRO_CHANNELS[0]),
         tvl_at=tvl_at,
@@ -72,5 +96,6 @@ SOURCE = SourceAdapter(
     create=create,
     settings=DefiLlamaSettings,
     migrations="tapebook.sources.defillama",
+    replay=replay,
     remedies={"refused": "see that DefiLlama can be reached; the next hour asks anew"},
 )

@@ -134,6 +134,10 @@ class DefiLlamaSnapshot:
         for answer in answers:
             self._add_part(answer)
 
+    def start_state(self) -> str | None:
+        """Nothing: the questions of every hour are the same."""
+        return None
+
     def _is_due(self, now: int) -> bool:
         is_new = self._newest is None or floor_to_step(now, HOUR) > floor_to_step(self._newest, HOUR)
         return is_new and now >= self._not_before

@@ -5,18 +5,21 @@ package asks. Events, markets and links to assets are registers of the tape (`ta
 asset rows of three tables of its own.
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.market import FeatureRow
-from tapebook.sources._polling import PolledSource
+from tapebook.sources._polling import PolledReplay, PolledSource
 from tapebook.sources.polymarket.crawl import NAME, SUMMARY_CHANNELS, CrawlSettings, PolymarketCrawl
 from tapebook.tape.families import Family
-from tapebook.tape.source import SourceAdapter, SourceChannel, SourceContext
+from tapebook.tape.source import Sink, SourceAdapter, SourceChannel, SourceContext
 from tapebook.tape.view import NO_WATERMARK, View
+
+if TYPE_CHECKING:
+    from tapebook.tape.store import Tape
 
 Address = Annotated[
     str, Meta(pattern=r"^https?://[^\s@?#]+\Z", description="an address like https://gamma-api.polymarket.com")
@@ -44,6 +47,29 @@ class PolymarketSettings(msgspec.Struct, frozen=True):
     books: Count = 20
 
 
+def _crawl_settings(settings: PolymarketSettings, gamma: str, clob: str) -> CrawlSettings:
+    return CrawlSettings(
+        gamma_url=gamma.rstrip("/"),
+        clob_url=clob.rstrip("/"),
+        tag=settings.tag,
+        soon_ms=settings.immediate_hours * HOUR,
+        closed_ms=settings.closed_days * DAY,
+        shown=settings.shown,
+        books=settings.books,
+        searches=settings.search,
+    )
+
+
+def replay(settings: PolymarketSettings, tape: "Tape") -> PolledReplay:
+    """Crawls that were recorded; each begins with the words it searched for then."""
+
+    def make_session(sink: Sink, replayed: PolledReplay) -> PolymarketCrawl:
+        plan = _crawl_settings(settings, settings.gamma_url, settings.clob_url)
+        return PolymarketCrawl(plan, sink, terms=dict, newest=None, is_ready=lambda: False)
+
+    return PolledReplay(NAME, make_session)
+
+
 def create(settings: PolymarketSettings, context: SourceContext) -> PolledSource:
     """The source; a world at `context.url` has both servers behind prefixes of one address."""
     tape = context.tape
@@ -57,16 +83,7 @@ def create(settings: PolymarketSettings, context: SourceContext) -> PolledSource
         return {symbol: words for symbol, words in found.items() if ":" not in symbol and not symbol.startswith("@")}
 
     session = PolymarketCrawl(
-        CrawlSettings(
-            gamma_url=gamma.rstrip("/"),
-            clob_url=clob.rstrip("/"),
-            tag=settings.tag,
-            soon_ms=settings.immediate_hours * HOUR,
-            closed_ms=settings.closed_days * DAY,
-            shown=settings.shown,
-            books=settings.books,
-            searches=settings.search,
-        ),
+        _crawl_settings(settings, gamma, clob),
         context.sink,
         terms=terms,
         newest=tape.newest_buckets().get(SUMMARY_CHANNELS["immediate"]),
@@ -86,6 +103,7 @@ SOURCE = SourceAdapter(
     create=create,
     settings=PolymarketSettings,
     migrations="tapebook.sources.polymarket",
+    replay=replay,
     remedies={
         "refused": "see that Polymarket can be reached; what is missing is asked for again",
         "limited": "lower `requests_per_second` of [polymarket] in tapebook.toml",

@@ -96,7 +96,7 @@ class _Findings:
     """What a crawl has found so far."""
 
     def __init__(self, start: _CrawlStart) -> None:
-        self.at = start.at
+        self.start, self.at = start, start.at
         self.matcher = AssetMatcher(start.terms)
         # A term that several assets share is searched for once.
         self.searches = sorted({term for words in start.terms.values() for term in words})
@@ -174,6 +174,12 @@ class PolymarketCrawl:
             assert self._found is not None
             self._found.add_part(answer)
             self._advance(now)
+
+    def start_state(self) -> str | None:
+        """When the crawl began and its words, until the first page has come."""
+        if self._found is None or self._found.parts:
+            return None
+        return msgspec.json.encode(self._found.start).decode()
 
     def handle_answer(self, request: HttpRequest, body: bytes, now: int) -> str | None:
         """Takes an answer; why it cannot be read, if it cannot."""

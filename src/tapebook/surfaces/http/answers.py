@@ -55,6 +55,7 @@ _TITLES = {404: "Not found", 409: "Conflict", 422: "Cannot be used", 500: "Serve
 _HTTP_REMEDIES = {
     401: "send `Authorization: Bearer TOKEN`; `tapebook tokens add NAME` on the server makes one",
     403: "ask the owner of the home for a token with that scope",
+    409: "read what stands with a GET, and give another write a key of its own",
 }
 _UNEXPECTED = Problem(
     *("urn:tapebook:problem:unexpected", "Server problem", 500),
