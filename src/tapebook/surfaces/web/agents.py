@@ -165,7 +165,7 @@ async def _numbers(frame: PageFrame, name: str) -> None:
 
 
 async def _chart(frame: PageFrame, name: str, symbol: str, minutes: int) -> None:
-    with sheet_of(f"{symbol}, {length_text(minutes)} bars", "a mark opens its decision; scroll to zoom"):
+    with sheet_of(f"{symbol}, bars of {length_text(minutes)}", "a mark opens its decision; scroll to zoom"):
         try:
             bars = await frame.read(frame.book.candles, symbol, minutes=minutes, most=_BARS_SHOWN)
         except TapebookError:
