@@ -96,6 +96,8 @@ def _shoot(base: str, paths: dict[str, str], theme: str, device: str) -> list[Fi
     width, height = SIZES[device]
     places = [FOLDER / f"{name}-{theme}{device}.png" for name in paths]
     with open_page(width=width, height=height, theme=theme) as page:
+        # A machine that others use too may be slow; a picture is worth the wait.
+        page.set_default_timeout(120_000)
 
         def shoot_all() -> None:
             for place, path in zip(places, paths.values(), strict=True):

@@ -171,7 +171,7 @@ class DocumentText(msgspec.Struct, frozen=True):
     known_at: str
 
 
-class WorkspaceFile(msgspec.Struct, frozen=True):
+class DocumentFile(msgspec.Struct, frozen=True):
     """A document that is a file; `scope` is the agent whose it is, and empty where it is for all agents."""
 
     path: str
@@ -194,7 +194,7 @@ class RecallStatus(msgspec.Struct, frozen=True):
     synced_at: str | None
     documents: int
     kinds: dict[str, int]
-    files: list[WorkspaceFile]
+    files: list[DocumentFile]
     chunks: int
     index_bytes: int
     head: int
@@ -291,11 +291,11 @@ def documents_status(rooms: Rooms) -> RecallStatus:
     )
 
 
-def _newest_files(rooms: Rooms) -> list[WorkspaceFile]:
+def _newest_files(rooms: Rooms) -> list[DocumentFile]:
     found = [each for each in rooms.documents.files().values() if each.sha256]
     found.sort(key=lambda each: (-each.seq, each.path))
     return [
-        WorkspaceFile(each.path, each.kind, each.scope, each.sha256, iso_text(each.known_at))
+        DocumentFile(each.path, each.kind, each.scope, each.sha256, iso_text(each.known_at))
         for each in found[:_MOST_FILES]
     ]
 

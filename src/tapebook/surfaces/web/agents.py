@@ -165,7 +165,7 @@ async def _numbers(frame: PageFrame, name: str) -> None:
 
 
 async def _chart(frame: PageFrame, name: str, symbol: str, minutes: int) -> None:
-    with sheet_of(f"{symbol}, {length_text(minutes)} bars", "a mark opens its decision; scroll to zoom"):
+    with sheet_of(f"{symbol}, bars of {length_text(minutes)}", "a mark opens its decision; scroll to zoom"):
         try:
             bars = await frame.read(frame.book.candles, symbol, minutes=minutes, most=_BARS_SHOWN)
         except TapebookError:
@@ -287,10 +287,12 @@ def _risk(profile: Mapping[str, Any], account: Mapping[str, Any]) -> Markup:
         "refused in the past hour": plural(account["refused_last_hour"], "action"),
         "cooldown after a loss": f"{cooldown:g} min" if cooldown else "none",
     }
-    return sheet("Risk", table(_RISK, rows, label="Limits and how much of them is used"), _padded(facts), flush=True)
+    return sheet(
+        "Risk", table(_RISK, rows, label="Limits and how much of them is used"), _facts_block(facts), flush=True
+    )
 
 
-def _padded(facts: Mapping[str, Child]) -> Markup:
+def _facts_block(facts: Mapping[str, Child]) -> Markup:
     return tag("div", key_values(facts), cls="tb-body")
 
 

@@ -224,16 +224,16 @@ async def _start_sheet(frame: PageFrame, jobs: list[BacktestJob]) -> None:
             new = [job for job in jobs if job.is_over and id(job) not in ended]
             ended.update(id(job) for job in new)
             if any(job.result_id for job in new):
-                listed.refresh()
+                draw_list.refresh()
 
         @ui.refreshable
-        async def listed() -> None:
+        async def draw_list() -> None:
             await draw_or_say(lambda: _list(frame))
 
         button.on_click(start)
         draw()
         ui.timer(1.0, draw)
-    await listed()
+    await draw_list()
 
 
 def _job_line(job: BacktestJob) -> Markup:

@@ -118,7 +118,7 @@ async def _horizons(frame: PageFrame, agent: str, wanted: tuple[str, str]) -> No
     with ui.element("div").classes("tb-columns tb-side"):
         frame.html(_tree(agent, list(periods.values()), chosen))
         with ui.element("div"):
-            await _period(frame, agent, chosen, _children(chosen, periods.values()))
+            await _period(frame, agent, chosen, _periods_inside(chosen, periods.values()))
 
 
 def _parent(period: ShownPeriod) -> tuple[str, str] | None:
@@ -133,7 +133,7 @@ def _parent(period: ShownPeriod) -> tuple[str, str] | None:
     return {"L3": ("L2", name[:4]), "L2": ("L1", "LEGACY")}.get(layer)
 
 
-def _children(period: ShownPeriod, every: Any) -> list[ShownPeriod]:
+def _periods_inside(period: ShownPeriod, every: Any) -> list[ShownPeriod]:
     """The periods one is made of, newest first; of a week its days, which the tree has below months."""
     inside = [
         each

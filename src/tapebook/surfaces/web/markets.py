@@ -90,7 +90,7 @@ async def _symbol(frame: PageFrame, symbol: str, minutes: int) -> None:
     # The longest horizon, so that nothing known is left out.
     context = (await frame.read(frame.book.market_context, [symbol], horizon="position")).get(symbol, {})
     frame.html(_figures(found))
-    with sheet_of(f"{symbol}, {length_text(minutes)} bars", found["asOf"][:16].replace("T", " ") + " UTC"):
+    with sheet_of(f"{symbol}, bars of {length_text(minutes)}", found["asOf"][:16].replace("T", " ") + " UTC"):
         if bars:
             chart(candle_options(bars, []), f"Candles of {symbol}")
         else:
