@@ -353,7 +353,7 @@ def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
             (tmp_path, "stay theirs"),
             (tmp_path / "agents", "taken"),
             (tmp_path / "two" / "books", "taken"),
-            (tmp_path / "nothing", "no folder"),
+            (tmp_path / "nothing", "not a folder"),
         ):
             with pytest.raises(BadInput, match=says):
                 document_writes.add_folder(shelf.rooms, wrong)

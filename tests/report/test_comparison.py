@@ -37,7 +37,7 @@ def test_figures_and_differences(played: Played, rival: BacktestResult) -> None:
     assert found.test.days == 28 and found.test.chance == pytest.approx(test.pvalue, abs=1e-6)
     assert found.verdict == "not enough evidence"
     said = "\n".join(found.lines())
-    assert "verdict: not enough evidence" in said and "n=28 days" in said and "80 times of 100" in said
+    assert "verdict: not enough evidence" in said and "n=28 days" in said and "80 % power" in said
     assert found.to_dict()["chunks"][1]["first_usd"] == played.result.chunks[1].change_usd_e6 / 1e6
 
 

@@ -163,4 +163,5 @@ def _files_outside(folder: str, name: str) -> list[Path]:
 
 
 def _file_sha256(path: Path) -> str:
-    return sha256_hex(path.read_bytes())
+    # An adapter that this process has loaded may have been deleted since: then it is another one.
+    return sha256_hex(path.read_bytes()) if path.exists() else "deleted"

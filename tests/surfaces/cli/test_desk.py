@@ -180,7 +180,9 @@ def test_a_market_that_goes_away_and_comes_back_is_one_line_each(home: str, worl
     seen += [json.loads(line) for line in desk.stdout]
     assert desk.communicate(timeout=90)[1] == "" and desk.returncode == 0
     wire.cut()
-    assert [event["text"] for event in seen if event["event"] == "notice"] == []
+    # Sources that are asked by requests say themselves, once each, that nobody answers.
+    notices = [event["text"] for event in seen if event["event"] == "notice"]
+    assert all(" does not answer (" in text for text in notices) and len(notices) <= 2
     states = [event["market"] for event in seen if event.get("market") in ("lost", "stale", "back")]
     # A busy machine may be late for a second, which is a minute of this world: stale before or after that is true.
     outage = states[states.index("lost") :]
