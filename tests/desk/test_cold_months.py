@@ -23,7 +23,7 @@ from tests.archive.s3_server import s3_server
 from tests.db.places import sql
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.proof)])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An archive outside of every home, on the disk and on a real S3 server."""
     if request.param == "folder":
