@@ -183,7 +183,13 @@ def _tree(agent: str, periods: Sequence[ShownPeriod], chosen: ShownPeriod) -> Ma
             return tag("div", row, cls="tb-leaf")
         # Open along the way to what is chosen; a year of days would be a long list.
         inside = tag("div", [draw(each) for each in children], cls="tb-branch")
-        return tag("details", tag("summary", row), inside, open=key in path or period.layer in ("L1", "L2"))
+        # The link stands beside the summary: nothing to click may be inside of something else to click.
+        summary = tag("summary", "", aria_label=f"Periods in {period.title}")
+        return tag(
+            "div",
+            [row, tag("details", summary, inside, open=key in path or period.layer in ("L1", "L2"))],
+            cls="tb-limb",
+        )
 
     roots = sorted(below.get(None, []), key=lambda each: (each.layer != "L7", each.layer))
     return sheet("Layers", tag("div", [draw(each) for each in roots], cls="tb-tree"), flush=True)
