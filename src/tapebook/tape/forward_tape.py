@@ -293,6 +293,8 @@ class ForwardTape(Tape):
         self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
         self._tracks = _RowBuffers(self._new_buffer)
         self._lengths = [length for length in BAR_LENGTHS if self._extent(CANDLES, length)]
+        filled = [name for name, family in self._features.items() if self._extent(family, 0)]
+        self._filled_channels = frozenset(filled)
         self._tracks_of: dict[str, list[tuple[int, RowBuffer]]] = {}
         self._prices_alone: dict[str, bool] = {}
         self._delistings: dict[str, list[tuple[int, int, int | None]]] = {}
@@ -317,6 +319,10 @@ class ForwardTape(Tape):
     def symbols(self, *kinds: SubjectKind) -> list[str]:
         """Every symbol of some kinds, or of all, the tape had heard of when it was opened, in alphabetical order."""
         return sorted(symbol for symbol in self._numbers if not kinds or self._kinds[symbol] in kinds)
+
+    def has_channel(self, *channels: str) -> bool:
+        """Whether there are feature rows of any of these channels: none comes in while this tape is read."""
+        return not self._filled_channels.isdisjoint(channels)
 
     def commit(
         self,

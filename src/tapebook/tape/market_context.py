@@ -80,7 +80,7 @@ def macro_rows(
 ) -> list[SubjectRow]:
     """The newest rows of each channel and subject chosen for an asset, so many of each at most, newest first."""
     found: list[SubjectRow] = []
-    if not tape.has_channel(MACRO_CHANNELS[0]):
+    if not tape.has_channel(*MACRO_CHANNELS):
         return found
     for subject in macro_subjects(tape, symbol, view=view, chosen=chosen):
         for channel in MACRO_CHANNELS:

@@ -391,9 +391,9 @@ class Tape:
         found: FeatureRow | None = self._newest(self._features[family], symbol, until=view.as_of, view=view)
         return found
 
-    def has_channel(self, channel: str) -> bool:
-        """Whether feature rows of a channel can be on this tape: the settings name the source that brings them."""
-        return channel in self._features
+    def has_channel(self, *channels: str) -> bool:
+        """Whether feature rows of any of these channels can be on this tape: a source that brings them is known."""
+        return not self._features.keys().isdisjoint(channels)
 
     def features_since(self, family: str, symbol: str, *, since: int, view: View) -> list[FeatureRow]:
         """The rows of a family about a symbol since a moment, oldest first."""

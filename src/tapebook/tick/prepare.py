@@ -60,7 +60,14 @@ from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, finished_bars
 from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_of, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
-from tapebook.tape.market_context import GLOBAL_SUBJECT, macro_rows, prediction_rows, prediction_symbols
+from tapebook.tape.market_context import (
+    GLOBAL_SUBJECT,
+    MACRO_CHANNELS,
+    PREDICTION_CHANNELS,
+    macro_rows,
+    prediction_rows,
+    prediction_symbols,
+)
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import (
@@ -235,6 +242,8 @@ _MOST_TITLE = 90
 
 def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, view: View) -> tuple[Feature, ...]:
     """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
+    if not tape.has_channel(*PREDICTION_CHANNELS, *MACRO_CHANNELS):
+        return ()
     symbols = prediction_symbols(symbol, subscriptions.predictions)
     found = [*_prediction_features(tape, symbol, about="", view=view)] if symbol in symbols else []
     since, chosen = view.as_of - DAY, subscriptions.macro
