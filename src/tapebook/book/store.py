@@ -163,7 +163,7 @@ class Book:
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
         stream = self.stream(deployment)
-        return self._log.head(stream, lease=self._leases.lease_of(stream) if self._leases else None).seq
+        return self._log.head(stream, lease=self._leases.in_hand.get(stream) if self._leases else None).seq
 
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
@@ -187,7 +187,7 @@ class Book:
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
         stream = self.stream(deployment)
-        if self._log.is_ahead_of_clock(stream, lease=self._leases.lease_of(stream) if self._leases else None):
+        if self._log.is_ahead_of_clock(stream, lease=self._leases.in_hand.get(stream) if self._leases else None):
             self.append(deployment, [], expected_seq=self.head(deployment))
 
     def set_back_count(self, deployment: str) -> int:
