@@ -20,8 +20,7 @@ from tapebook.errors import BadInput, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
 from tapebook.tape.bars import finished_bars
-from tapebook.tape.market_context import trending_symbols
-from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, TRENDING, ListedAsset, seed_sql
+from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, TRENDING, ListedAsset, seed_sql, trending_symbols
 from tapebook.tape.view import View, bar_length_ms
 from tapebook.tick.story import deploy_agent
 
