@@ -17,7 +17,6 @@ from bench.experience import MEMBERS, REGIMES, sight_at_random
 from bench.figure import Figure
 from tapebook.clock import VirtualClock
 from tapebook.context import CURRENT_VERSION, Market
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.market import Candle
@@ -30,6 +29,7 @@ from tapebook.lessons import Evidence, case_of, run_reflection
 from tapebook.lessons.reflection import ReflectorTerms
 from tapebook.lessons.reflectors import statistics
 from tapebook.tick.memory import experience_for, outcomes_due
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 
 T0 = 1_700_000_000_000

@@ -17,11 +17,10 @@ from bench.backtest import AGENT, START, YEAR, fill
 from bench.figure import Figure
 from tapebook.backtest.plan import ChunkKind
 from tapebook.clock import SystemClock, VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.librarian import OldRunArchiver
 from tapebook.domain.instants import DAY, MINUTE
 from tapebook.tick.decide import Slot
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import Rooms
 
 LIVE = 1_000

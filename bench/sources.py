@@ -39,7 +39,7 @@ from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction, retentio
 from tapebook.ingest.ingester import FactBuffer, FeatureDeriver
 from tapebook.sources.polymarket.crawl import CrawlSettings, PolymarketCrawl
 from tapebook.tape.features import liquidity_profile
-from tapebook.tape.market_context import (
+from tapebook.tape.registry import (
     ASSET_SUBJECTS,
     GLOBAL_SUBJECT,
     MACRO_CHANNELS,

@@ -17,13 +17,13 @@ from pathlib import Path
 from bench.figure import Figure, seconds
 from tapebook.anchors import anchor_heads
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, MINUTE
 from tapebook.history.book_import import import_fills
 from tapebook.home import make_home
 from tapebook.log import Draft, Event, Stream
 from tapebook.log.event import GENESIS, chain_events
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 
 TRADES = int(os.environ.get("TAPEBOOK_BENCH_TRADES", "100000"))

@@ -135,7 +135,8 @@ def role_taken_message(role: str, place: str, holder: str) -> str:
 
 @contextmanager
 def _file_lock(path: Path, what: str, how: int, *, refusal: Callable[[str], str] | None = None) -> Iterator[None]:
-    with open(path / f".{what}.lock", "a+", encoding="utf-8", opener=files.private_opener) as file:
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    with open(os.open(path / f".{what}.lock", flags, files.PRIVATE_FILE), "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -12,7 +12,6 @@ import pytest
 
 from tapebook.api.experience import ForgottenExperience, HomeExperience
 from tapebook.api.open_home import OpenHome
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.errors import BadInput, HomeError
@@ -21,6 +20,7 @@ from tapebook.experience.events import draft_situation_seen
 from tapebook.home import shared_lock
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.memory import append_experience_snapshot
+from tapebook.tick.story import deploy_agent
 from tests.db.places import sql
 from tests.desk.desks import Desk, desk, reply
 from tests.experience.makers import T0, closed, run_of, sight, vote

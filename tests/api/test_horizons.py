@@ -90,7 +90,7 @@ def test_a_stream_in_the_hands_of_another_is_left_alone(tmp_path: Path) -> None:
             with pytest.raises(Busy, match="other, which is at work"):
                 home.set("L1", "LEGACY", "never_again", "x", agent="a")
         home.set("L1", "LEGACY", "never_again", "x", agent="a")
-        assert floor.rooms.leases.lease_of(stream) is None
+        assert floor.rooms.leases.in_hand.get(stream) is None
 
 
 def test_cleanup_counts_every_scope(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from tapebook.backtest.summary import summary_text
 from tapebook.book import events as ev
 from tapebook.book.materializer import TradeCause, settle_fill, settle_funding, settle_marks
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment, Note
 from tapebook.domain.instants import DAY, HOUR, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
@@ -39,6 +38,7 @@ from tapebook.settings.config import load_config
 from tapebook.tape.store import Tape
 from tapebook.tape.view import GRACE_MS
 from tapebook.tick.memory import outcomes_due
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 
 START = parse_instant("2026-01-05T00:00:00Z")

@@ -21,12 +21,12 @@ from tapebook.backtest.result import BacktestResult
 from tapebook.backtest.run import BacktestCallbacks, BacktestRun, open_backtest_rooms
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.decision import engines
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
 from tapebook.errors import BadInput
 from tapebook.history.importer import assumed_known_at
 from tapebook.settings.config import FILE
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 from tests.backtest.bars import START, bars, fill_tape, make_home
 

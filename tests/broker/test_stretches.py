@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tapebook.broker import BrokerAccount, BrokerActivity
 from tapebook.broker.brokers import paper
-from tapebook.broker.margin import MarginWindow, MarginWindows
+from tapebook.broker.simulation import MarginWindow, MarginWindows
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.money import E8

@@ -8,7 +8,6 @@ from typing import Any
 
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.verify import OPERATIONAL_TABLES
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import MINUTE, SECOND, parse_instant
@@ -20,7 +19,7 @@ from tapebook.home import make_home
 from tapebook.log import verify_log
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 START = parse_instant("2026-01-05T06:00:00Z")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.demo import VirtualDesk
 from tapebook.domain.agent import AgentProfile, ContextProfile
 from tapebook.domain.instants import MINUTE
 from tapebook.home import make_home
+from tapebook.tick.story import deploy_agent
 from tests.replay import desk
 
 _BARS = ContextProfile(bar_minutes=1, bar_count=60)

@@ -11,7 +11,6 @@ from tapebook.book.decision_queue import QueuedDecision
 from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
 from tapebook.desk import agents, control
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.executor import Executor
 from tapebook.desk.worker import Worker
 from tapebook.domain.canonical import canonical_json
@@ -21,6 +20,7 @@ from tapebook.errors import BadInput, ConfigError, UnknownName
 from tapebook.home import make_home
 from tapebook.settings import profiles
 from tapebook.tick.decide import Slot
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 from tests.desk.desks import Desk, desk, holding
 

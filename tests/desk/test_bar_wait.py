@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.scheduler import Scheduler
 from tapebook.domain.agent import AgentProfile, ContextProfile
 from tapebook.domain.instants import MINUTE, SECOND
@@ -14,7 +13,7 @@ from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.packet import Packet
 from tapebook.home import make_home
 from tapebook.tick.decide import Slot
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tests.desk.worker_harness import START, Shop, shops, work
 
 FIVE = AgentProfile("five", ("BTC", "ETH"), engine="hold")

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from tapebook.book.decision_queue import QueuedDecision
-from tapebook.desk.agents import DeploymentDirectory, deploy_agent, refuse_shared_accounts
+from tapebook.desk.agents import DeploymentDirectory, refuse_shared_accounts
 from tapebook.desk.scheduler import MAX_MISSED_SLOTS, Scheduler
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import MINUTE, parse_instant
 from tapebook.errors import BadInput, Busy
 from tapebook.home import make_home
+from tapebook.tick.story import deploy_agent
 from tests.desk.worker_harness import START, Shop, shops, work
 
 FAST = AgentProfile("fast", ("BTC", "ETH"), cadence_ms=5 * MINUTE)

@@ -15,7 +15,7 @@ from tapebook.errors import BadInput
 from tapebook.history.transfer import export_stream, import_file
 from tapebook.home import make_home
 from tapebook.ingest.live import ingest_live
-from tapebook.tape.market_context import MACRO_CHANNELS, PREDICTION_CHANNELS
+from tapebook.tape.registry import MACRO_CHANNELS, PREDICTION_CHANNELS
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 from tapebook.world.server import Faults

@@ -15,11 +15,11 @@ from tapebook.errors import HomeError, StoreFailed
 from tapebook.home import exclusive_lock
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.library.search import documents_status, documents_watermark, reindex, search_documents
+from tapebook.library.search import documents_status, reindex, search_documents
 from tapebook.library.sync import sync_documents
 from tapebook.search import IndexAnswer
 from tapebook.search.index import SearchTerms
-from tapebook.tick.prepare import gather_situation, watermarks_now
+from tapebook.tick.prepare import documents_watermark, gather_situation, watermarks_now
 from tapebook.wiring import Rooms
 from tests.api.test_live import layers
 from tests.desk.desks import reply

@@ -166,7 +166,7 @@ def test_two_syncs_at_once_are_kept_apart(tmp_path: Path) -> None:
                 shelf.rooms.leases._sleep = slept
                 with pytest.raises(Busy):
                     shelf.sync()
-                assert other.leases.lease_of(lease.stream) == lease
+                assert other.leases.in_hand.get(lease.stream) == lease
         finally:
             other.close()
         shelf.write("global/a.md", "a")

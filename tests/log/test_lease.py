@@ -48,10 +48,10 @@ def test_free_stream_is_taken_once(database: Database) -> None:
     open_journal(database)
     ann, bo = leases(database, "ann's"), leases(database, "bo's")
     assert take(ann, STREAM) == [Lease(STREAM, "ann's", 1)]
-    assert ann.lease_of(STREAM) == Lease(STREAM, "ann's", 1)
+    assert ann.in_hand.get(STREAM) == Lease(STREAM, "ann's", 1)
     assert take(ann, STREAM) == take(bo, STREAM) == []
     assert take(bo, STREAM, OTHER) == [Lease(OTHER, "bo's", 1)]
-    assert (ann.lease_of(OTHER), bo.lease_of(STREAM)) == (None, None)
+    assert (ann.in_hand.get(OTHER), bo.in_hand.get(STREAM)) == (None, None)
 
 
 def test_holders_are_those_of_an_owner(database: Database) -> None:
@@ -67,7 +67,7 @@ def test_released_stream_goes_on_with_the_next_epoch(database: Database) -> None
     open_journal(database)
     ann, bo = leases(database, "ann's"), leases(database, "bo's")
     ann.release(take(ann, STREAM, OTHER))
-    assert ann.lease_of(STREAM) is None
+    assert ann.in_hand.get(STREAM) is None
     assert take(bo, STREAM) == [Lease(STREAM, "bo's", 2)]
     bo.release_all()
     assert take(ann, STREAM, OTHER) == [Lease(STREAM, "ann's", 3), Lease(OTHER, "ann's", 2)]
@@ -91,9 +91,9 @@ def test_silent_holder_is_taken_over_after_the_watchers_own_time(database: Datab
     assert take(bo, STREAM) == []
     watch.seconds += 0.1
     assert take(bo, STREAM) == [Lease(STREAM, "bo's", 2)]
-    assert ann.heartbeat() == [mine] and ann.lease_of(STREAM) is None
+    assert ann.heartbeat() == [mine] and ann.in_hand.get(STREAM) is None
     ann.release([mine])
-    assert bo.heartbeat() == [] and bo.lease_of(STREAM)
+    assert bo.heartbeat() == [] and bo.in_hand.get(STREAM)
 
 
 @pytest.mark.parametrize("sign", ["beat", "write", "epoch"])
@@ -295,7 +295,7 @@ def test_whatever_happens_only_the_newest_epoch_writes(database: Database, steps
                 epoch, memory[who] = lease.epoch, lease
         elif who in memory:
             before = log.head(STREAM).seq
-            standing = one.lease_of(STREAM) == memory[who] and memory[who].epoch == epoch
+            standing = one.in_hand.get(STREAM) == memory[who] and memory[who].epoch == epoch
             try:
                 log.append(STREAM, [added("a")], expected_seq=before, lease=memory[who])
                 assert standing

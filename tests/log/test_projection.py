@@ -2,7 +2,7 @@
 
 from tapebook.db import Database, Query, migrate
 from tapebook.log import Event, Projection, Stream, Write
-from tapebook.log.store import apply_event, projectors_by_kind
+from tapebook.log.event import apply_event, projectors_by_kind
 from tests.db.places import sql
 
 ADD = sql("INSERT INTO seen (name, seq) VALUES (:name, :seq)")

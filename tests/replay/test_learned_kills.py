@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, ContextProfile, ReflectionSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
@@ -23,7 +22,7 @@ from tapebook.experience.twin_memory import TwinsBySymbol
 from tapebook.home import make_home
 from tapebook.tick.decide import Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 from tests.db.places import empty_postgres as empty_postgres

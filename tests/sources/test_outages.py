@@ -12,7 +12,6 @@ import pytest
 import tapebook
 from tapebook.api.market import ALL_SOURCES
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.demo import VirtualDesk
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
@@ -21,6 +20,7 @@ from tapebook.home import make_home
 from tapebook.ingest.stepwise import SteppedFeed
 from tapebook.report.market import asset_context_view
 from tapebook.tape.view import View
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 from tapebook.world.server import Faults

@@ -13,8 +13,7 @@ from tapebook.domain.market import FeatureRow, RegistryRecord
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources import load_sources
 from tapebook.sources._polling import HttpRequest, PolledSource
-from tapebook.tape.market_context import MACRO_CHANNELS, PREDICTION_CHANNELS
-from tapebook.tape.registry import ASSETS
+from tapebook.tape.registry import ASSETS, MACRO_CHANNELS, PREDICTION_CHANNELS
 from tapebook.tape.source import ProgressTable, Source, SourceContext
 from tapebook.tape.view import NO_WATERMARK, View
 from tapebook.wiring import Rooms

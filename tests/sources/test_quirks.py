@@ -147,7 +147,7 @@ QUIRKS = (
         f"{LLAMA_TESTS}::test_chains_share_symbols_and_the_largest_is_meant",
     ),
     Quirk(
-        *("a perp of a thousand tokens has the token's chain", "src/tapebook/tape/market_context.py"),
+        *("a perp of a thousand tokens has the token's chain", "src/tapebook/tape/registry.py"),
         *('symbol[1:] if symbol.startswith("k") and symbol[1:2].isupper() else symbol', "symbol"),
         f"{LLAMA_TESTS}::test_a_perp_of_a_thousand_tokens_has_the_chain_of_the_token",
     ),

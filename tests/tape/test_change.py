@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tapebook.tape.features import Feature, FundingPressure, PositioningPressure, changed_enough
-from tapebook.tape.price_features import LiquidityProfile, VolatilityProfile, WindowVolatility
+from tapebook.tape.features import Feature, FundingPressure, LiquidityProfile, PositioningPressure, changed_enough
+from tapebook.tape.price_features import VolatilityProfile, WindowVolatility
 
 AS_OF = 1_760_000_400_000
 

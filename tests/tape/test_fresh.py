@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tapebook.domain.instants import MINUTE
-from tapebook.tape.price_features import is_fresh, newest_fresh
+from tapebook.tape.features import is_fresh, newest_fresh
 
 AS_OF = 1_760_000_400_000
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.market import Liquidity
 from tapebook.domain.money import E8
-from tapebook.tape.price_features import LiquidityProfile, liquidity_profile, liquidity_regime
+from tapebook.tape.features import LiquidityProfile, liquidity_profile, liquidity_regime
 
 AS_OF = 1_760_000_400_000
 STEP = 5 * MINUTE

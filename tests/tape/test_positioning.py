@@ -13,12 +13,12 @@ from tapebook.domain.market import Candle
 from tapebook.domain.money import E8
 from tapebook.tape.features import (
     FundingPressure,
+    LiquidityProfile,
     PositioningPressure,
     direction_of,
     funding_regime,
     positioning_pressure,
 )
-from tapebook.tape.price_features import LiquidityProfile
 from tests.matrix import examples
 
 AS_OF = 1_760_000_400_000

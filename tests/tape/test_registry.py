@@ -18,8 +18,7 @@ from tapebook.domain.market import Candle, RegistryRecord
 from tapebook.errors import UnknownName
 from tapebook.sources.hyperliquid.universe import ListingRecords
 from tapebook.sources.hyperliquid.wire import Perp, SpotPair, SpotToken, read_meta, read_spot_tokens
-from tapebook.tape.market_context import trending_symbols
-from tapebook.tape.registry import ASSETS, COVERAGE, ListedAsset, seed_sql
+from tapebook.tape.registry import ASSETS, COVERAGE, ListedAsset, seed_sql, trending_symbols
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, View
 from tapebook.wiring import Rooms

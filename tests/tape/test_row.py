@@ -14,6 +14,7 @@ from tapebook.domain.market import Candle
 from tapebook.tape.features import (
     Feature,
     FundingPressure,
+    LiquidityProfile,
     PositioningPressure,
     VenueRate,
     full_day_lines,
@@ -24,13 +25,7 @@ from tapebook.tape.features import (
     to_metrics,
     volatility_line,
 )
-from tapebook.tape.price_features import (
-    LiquidityProfile,
-    SlidingReturns,
-    VolatilityProfile,
-    WindowVolatility,
-    volatility_of,
-)
+from tapebook.tape.price_features import SlidingReturns, VolatilityProfile, WindowVolatility, volatility_of
 
 AS_OF = 1_760_000_400_000
 

@@ -8,7 +8,6 @@ import pytest
 from tapebook.book.events import draft_event
 from tapebook.book.materializer import TradeCause, settle_fill
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Mid
@@ -17,6 +16,7 @@ from tapebook.domain.order import Fill
 from tapebook.home import make_home
 from tapebook.tape.view import View
 from tapebook.tick.quotes import activity_as_of
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 
 MIDNIGHT = parse_instant("2026-06-04T00:00:00Z")

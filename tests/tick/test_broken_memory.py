@@ -30,11 +30,10 @@ from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_promoted
 from tapebook.lessons.search import CaseTable
-from tapebook.library.search import documents_watermark
 from tapebook.library.sync import sync_documents
 from tapebook.tick.decide import Slot
 from tapebook.tick.learn import learn_what_is_due
-from tapebook.tick.prepare import MAX_CAUSE_CHARS, MAX_CAUSES, OptionalReads, cause_of, safe_causes
+from tapebook.tick.prepare import MAX_CAUSE_CHARS, MAX_CAUSES, OptionalReads, cause_of, documents_watermark, safe_causes
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 from tests.db.places import sql

@@ -18,7 +18,6 @@ from tapebook.api import app
 from tapebook.api.horizons import HomeLayers
 from tapebook.api.open_home import OpenHome
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, LayerRow, ReflectionSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle
@@ -32,6 +31,7 @@ from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.memory import BookDays
 from tapebook.tick.prepare import gather_situation, watermarks_now
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 from tests.api.test_live import layers
 from tests.db.places import empty_postgres as empty_postgres

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from tapebook.book.events import FillObserved, FundingObserved, OrderEnded, OrderIntended, RunDecided, event_body
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
 from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
@@ -31,7 +30,7 @@ from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.view import GRACE_MS, View
 from tapebook.tick.decide import PreparedDecision, Slot, limits_now
 from tapebook.tick.execute import reconcile_account
-from tapebook.tick.story import ask_engine, prepare_decision, tick
+from tapebook.tick.story import ask_engine, deploy_agent, prepare_decision, tick
 from tapebook.wiring import Rooms, paper_terms
 from tests.broker.market import Market
 from tests.broker.slow_model import SlowDesk

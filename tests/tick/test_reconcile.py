@@ -10,7 +10,6 @@ import pytest
 from tapebook.book.events import EVENT_KINDS, OrderIntended, OrderPlaced, RunDecided, draft_event
 from tapebook.book.store import AccountSnapshot
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Liquidity, Observation
@@ -22,6 +21,7 @@ from tapebook.home import make_home
 from tapebook.log import Event
 from tapebook.settings.config import FILE
 from tapebook.tick.execute import reconcile_account
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 from tests.broker.market import NOON, bar, limit, mid, order
 

@@ -8,7 +8,6 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
 from tapebook.domain.instants import MINUTE, SECOND, parse_instant
 from tapebook.domain.market import Mid
@@ -18,7 +17,7 @@ from tapebook.home import make_home
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import Rooms
 
 NOON = parse_instant("2026-06-04T12:00:00Z")

@@ -12,14 +12,13 @@ from msgspec.structs import replace
 import tapebook
 from tapebook.book import events as ev
 from tapebook.clock import VirtualClock
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.instants import MINUTE, parse_instant
 from tapebook.domain.market import Candle
 from tapebook.domain.run import Action, DecisionRun, Usage
 from tapebook.history.importer import assumed_known_at
 from tapebook.tick.decide import Slot
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import Rooms
 
 START = parse_instant("2026-01-05T00:00:00Z")

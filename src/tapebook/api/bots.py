@@ -30,7 +30,6 @@ from tapebook.broker.port import trades_elsewhere
 from tapebook.clock import SystemClock
 from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import SECOND, floor_to_step, iso_text
 from tapebook.domain.market import Candle, Mid, Observation
@@ -47,7 +46,7 @@ from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.prepare import gather_situation, watermarks_now
 from tapebook.tick.record import record_decision
-from tapebook.tick.story import prepare_decision
+from tapebook.tick.story import deploy_agent, prepare_decision
 from tapebook.wiring import Rooms
 
 # Who a bot is, and how it answers, are its own affair.

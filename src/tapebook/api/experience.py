@@ -9,7 +9,6 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import HOUR, iso_text
 from tapebook.domain.run import Watermarks
@@ -27,6 +26,7 @@ from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft
 from tapebook.tick.memory import moment_of, outcomes_due
 from tapebook.tick.prepare import gather_situation
+from tapebook.tick.story import deploy_agent
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 

@@ -19,7 +19,6 @@ from typing import Any, TypedDict
 import msgspec
 
 from tapebook.api.open_home import AsOf, OpenHome
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import DAY, MINUTE, floor_to_step
 from tapebook.domain.market import Mid
@@ -32,6 +31,7 @@ from tapebook.tape.price_features import bars_since, covered_ms, ended_bars, sum
 from tapebook.tape.view import View
 from tapebook.tick.memory import BookDays, TapeDays, rollup_terms
 from tapebook.tick.quotes import TapeQuotes
+from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 
 POSITION_KEY, PRICE_KEY, VOLATILITY_KEY = "current_position_", "live_price_", "volatility_5m_"
@@ -201,7 +201,7 @@ class HomeLayers(LayerConnection):
     def _writing(self, scope: str) -> Iterator[None]:
         stream = self._rooms.book.stream(scope)
         # The owner's stream is nobody's to hold.
-        if not scope or self._rooms.leases.lease_of(stream):
+        if not scope or self._rooms.leases.in_hand.get(stream):
             yield
             return
         with shared_lock(self._rooms.home), self._rooms.leases.holding(stream):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import OWN_SUBSCRIPTIONS, Horizon
 from tapebook.domain.files import make_folders
 from tapebook.domain.instants import DAY, HOUR, iso_text
@@ -21,9 +20,9 @@ from tapebook.errors import BadInput, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view
 from tapebook.tape.bars import finished_bars
-from tapebook.tape.market_context import trending_symbols
-from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, TRENDING, ListedAsset, seed_sql
+from tapebook.tape.registry import COVERAGE, PRICE_FIGURES, TRENDING, ListedAsset, seed_sql, trending_symbols
 from tapebook.tape.view import View, bar_length_ms
+from tapebook.tick.story import deploy_agent
 
 if TYPE_CHECKING:
     from tapebook.history.book_import import FillsReport

@@ -68,8 +68,12 @@ class OpenHome:
     def write(self) -> Iterator[Rooms]:
         """The rooms that may write, for one thread at a time."""
         self._require_open()
-        with self._write_lock, self._holding(self.writer):
-            yield self.writer
+        with self._write_lock:
+            before, self._in_hand.rooms = getattr(self._in_hand, "rooms", None), self.writer
+            try:
+                yield self.writer
+            finally:
+                self._in_hand.rooms = before
 
     @contextmanager
     def keyed_write(self, write_id: str) -> Iterator[KeyedWrite]:
@@ -89,19 +93,17 @@ class OpenHome:
         held: Rooms | None = getattr(self._in_hand, "rooms", None)
         if held is not None:
             yield held
-        elif threading.get_ident() == self._opened_by and self._write_lock.acquire(blocking=False):
-            try:
-                with self._holding(self.writer):
-                    yield self.writer
-            finally:
+            return
+        own = threading.get_ident() == self._opened_by and self._write_lock.acquire(blocking=False)
+        rooms = self._in_hand.rooms = self.writer if own else self._borrow()
+        try:
+            yield rooms
+        finally:
+            self._in_hand.rooms = None
+            if own:
                 self._write_lock.release()
-        else:
-            reader = self._borrow()
-            try:
-                with self._holding(reader):
-                    yield reader
-            finally:
-                self._give_back(reader)
+            else:
+                self._give_back(rooms)
 
     def moment(self, as_of: AsOf) -> int:
         """A moment as people write it; now by default, and BadInput for one that has not come."""
@@ -119,17 +121,22 @@ class OpenHome:
             return
         rooms = self.writer
         # A folder of documents is thousands of events, which are no reason to be thousands of moments ahead.
-        streams = [stream for stream in rooms.log.streams() if stream != rooms.documents.stream]
-        written = max((rooms.log.head(stream).known_at for stream in streams), default=0)
-        self.demo_clock.advance(max(self.demo_clock.now(), rooms.tape.head()[1], written + 1))
+        now = max(self.demo_clock.now(), rooms.tape.head()[1])
+        for stream in rooms.log.streams():
+            if stream != rooms.documents.stream:
+                now = max(now, rooms.log.head(stream).known_at + 1)
+        self.demo_clock.advance(now)
 
     def play_market_on(self, deployments: Sequence[str]) -> bool:
         """Moves the market of a demo home on until market orders of deployments have ended; False if none waits."""
         clock, rooms = self.demo_clock, self.writer
 
         def is_done() -> bool:
-            working = [order for each in deployments for order, _ in rooms.book.working_orders(each)]
-            return all(order.type != "market" for order in working)
+            for each in deployments:
+                for order, _ in rooms.book.working_orders(each):
+                    if order.type == "market":
+                        return False
+            return True
 
         if clock is None or is_done():
             return False
@@ -200,15 +207,6 @@ class OpenHome:
                 self._returned.notify()
         if not kept:
             reader.close()
-
-    @contextmanager
-    def _holding(self, rooms: Rooms) -> Iterator[None]:
-        before = getattr(self._in_hand, "rooms", None)
-        self._in_hand.rooms = rooms
-        try:
-            yield
-        finally:
-            self._in_hand.rooms = before
 
 
 def parse_moment(given: int | str) -> int:

@@ -11,7 +11,6 @@ from tapebook.api.open_home import AsOf, HomePart, listed_deployment, require_ro
 from tapebook.book.pages import BookPages
 from tapebook.broker.port import trades_elsewhere
 from tapebook.context import Preview, assemble_packet, preview_packet
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment
 from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Packet
@@ -21,12 +20,11 @@ from tapebook.errors import BadInput, UnknownName
 from tapebook.home import shared_lock
 from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, listed_run_views
 from tapebook.lab.replay import ReplayReport, replay_runs
-from tapebook.library.search import documents_watermark
 from tapebook.tick.decide import Slot
 from tapebook.tick.heartbeat import ask_with_heartbeat
 from tapebook.tick.memory import curated_until
-from tapebook.tick.prepare import gather_situation, watermarks_now
-from tapebook.tick.story import repeated_run, shadow_tick, tick
+from tapebook.tick.prepare import documents_watermark, gather_situation, watermarks_now
+from tapebook.tick.story import deploy_agent, repeated_run, shadow_tick, tick
 from tapebook.wiring import Rooms
 
 _ALL = 2**31 - 1
@@ -66,10 +64,11 @@ class Runs(HomePart):
         ordered there fills, for the market is moved on until it has.
         """
         with self._home.write() as rooms:
-            earlier = self.made_earlier(agent, symbol)
-            if earlier is not None:
-                return earlier.run
             deployment = rooms.book.find_agent(agent)
+            _require_symbol(deployment, symbol)
+            earlier = repeated_run(rooms, deployment, symbol) if self._home.demo_clock is not None else None
+            if earlier is not None:
+                return earlier
             if trades_elsewhere(deployment.agent.broker):
                 raise BadInput(f"{agent} decides elsewhere: record what it decided (docs/api.md)")
             if not deployment.agent.enabled:
@@ -87,9 +86,7 @@ class Runs(HomePart):
         with self._home.read() as rooms:
             deployment = rooms.book.find_agent(agent)
             _require_symbol(deployment, symbol)
-            if self._home.demo_clock is None:
-                return None
-            run = repeated_run(rooms, deployment, symbol)
+            run = repeated_run(rooms, deployment, symbol) if self._home.demo_clock is not None else None
             if run is None:
                 return None
             from tapebook.desk.demo import demo_seconds_beyond

@@ -5,16 +5,9 @@ gives:  a key made from their content, and the bytes back
 never:  changes what it has, or forgets it, old backups apart
 """
 
+from tapebook.archive.check import ArchiveFinding, ArchiveReference, check_archive
 from tapebook.archive.port import Archive, open_archive, put_cold, put_content
-from tapebook.archive.spool import (
-    ArchiveFinding,
-    ArchiveReference,
-    DrainResult,
-    SpooledArchive,
-    SpoolState,
-    StoredContent,
-    check_archive,
-)
+from tapebook.archive.spool import DrainResult, SpooledArchive, SpoolState, StoredContent
 
 __all__ = [
     "Archive",

@@ -1,6 +1,6 @@
 """An archive with a spool in front: content is appended to a local file, and packed for the archive later.
 
-1. `store_contents` is for whoever must not wait: it appends to a segment of the spool (`segments.py`), one write and
+1. `store_contents` is for whoever must not wait: it appends to a segment of the spool (`Segments`), one write and
    one wait for the disk for all that a decision says. Where the spool cannot be written, an archive on the disk takes
    the objects one by one.
 2. `get` and `keys` look in the spool, in packs and in the archive itself, so a key is good from the moment it was
@@ -8,22 +8,36 @@
 3. `drain` packs finished segments (`packs.py`) and puts the packs into the archive: when some hundred objects wait or
    the oldest has waited for an hour, or all of them when asked to. A segment is deleted only after the archive
    has given its pack back whole. The librarian does so, and `tapebook doctor --fix`.
-4. `check_archive` reads archives to their end and lists what is missing, torn, altered or misplaced.
 
 `create` is the archive's own: whoever deletes something after it was archived, or can try again later, must hear
 that it was not. Only content is spooled, whose key is its hash; so two processes cannot disagree on what waits.
+
+A segment is a file to which a process appends the content it stores, many objects to a file:
+
+    TBS1 | length of the packed bytes (4) | sha256 of the content (32) | packed bytes
+
+An append is one write and, with `durable`, one wait for the disk: a row that names the content may be written after
+it. Whoever writes a segment holds its lock, so a segment that can be locked is finished, whatever became of its
+writer; only such a segment is packed and deleted. A writer that was killed leaves at most a torn record at the end,
+behind which nobody writes: the next writer begins a segment of its own.
 """
 
+import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+import struct
+import tempfile
+import threading
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
 
 import msgspec
 
 from tapebook.archive.archives.folder import FolderArchive
+from tapebook.archive.check import RESTORE_FROM_BACKUP, ArchiveFinding, ArchiveReference, check_archive
 from tapebook.archive.packs import PackIndex, make_pack, pack_key, pack_places, packed_group
 from tapebook.archive.port import (
     COLD_PREFIX,
@@ -34,128 +48,231 @@ from tapebook.archive.port import (
     digest_of_key,
     is_cold_key,
     is_content_key,
+    key_of_digest,
     matches_key,
     verified_content,
 )
-from tapebook.archive.segments import (
-    SegmentRecord,
-    Segments,
-    TornRecord,
-    delete_segment,
-    finished_segment,
-    modified_ms,
-    read_record,
-    segment_files,
-    segment_records,
-)
-from tapebook.errors import Damaged, StoreFailed, TapebookError
+from tapebook.domain import files
+from tapebook.errors import Damaged, StoreFailed
 
-_BACKUP = "restore it from a backup"
-_LOOK = "look at it, then move it away"
-# Damaged objects that wait for the row that names them, and missing ones that were told already.
-_MOST_REMEMBERED = 10_000
-
-ArchiveFindingKind = Literal["missing", "torn", "altered", "misplaced", "unreadable"]
+SEGMENT_SUFFIX = ".seg"
+_MAGIC = b"TBS1"
+_HEADER = struct.Struct(">4sI32s")
+# A reader that looks for one object reads a whole segment once.
+_MAX_SEGMENT_BYTES = 4_000_000
 
 
-class ArchiveReference(msgspec.Struct, frozen=True):
-    """A key that a row names, and which row that is, in words: `packet of run r1`.
+class SegmentRecord(msgspec.Struct, frozen=True):
+    """Where an object lies in a segment, still packed."""
 
-    `owner` is whose row it is, empty for the tape, which all owners of a database share.
+    key: str
+    start: int
+    size: int
+
+
+class TornRecord(msgspec.Struct, frozen=True):
+    """Bytes of a segment that are no record; `at_end` when nothing follows, as a killed writer leaves it."""
+
+    start: int
+    at_end: bool
+
+
+class Segments:
+    """The segments of a folder: one of its own to append to, and an index of what all of them hold.
+
+    The index is a cache of what was read; `refresh` extends it by what was written since, by whomever.
     """
 
-    key: str
-    by: str
-    owner: str = ""
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._folder = folder
+        self._durable = durable
+        self._handle: int | None = None
+        # Closes it, at the latest when nobody has these segments any more.
+        self._close_handle: Callable[[], object] = lambda: None
+        self._bytes = 0
+        self._places: dict[str, tuple[str, SegmentRecord]] = {}
+        self._read_until: dict[str, int] = {}
+        self._lock = threading.Lock()
 
+    def append(self, contents: Mapping[str, bytes]) -> None:
+        """Stores objects by their keys; on the disk when it returns. OSError when they are not."""
+        records = b"".join([_record(key, content) for key, content in contents.items()])
+        with self._lock:
+            try:
+                self._write(records)
+            except OSError:
+                # What is half written must not stand before what comes next.
+                self._end_segment()
+                raise
+            if self._bytes >= _MAX_SEGMENT_BYTES:
+                self._end_segment()
 
-class ArchiveFinding(msgspec.Struct, frozen=True):
-    """An object that is not as it should be, what is wrong with it in one line, and what names it, if that is known."""
+    def close(self) -> None:
+        """Ends the segment that is written to: from now on it may be packed."""
+        with self._lock:
+            self._end_segment()
 
-    key: str
-    kind: ArchiveFindingKind
-    problem: str
-    by: str = ""
-
-
-class ReadableArchive(Protocol):
-    """As much of an archive as a check needs."""
-
-    def walk_keys(self) -> Iterator[str]:
-        """Every key."""
-        ...
-
-    def stray_files(self) -> Iterator[str]:
-        """What is no object of any key."""
-        ...
+    def refresh(self) -> None:
+        """Reads what was appended since, and forgets segments that are gone."""
+        with self._lock:
+            sizes = {path.name: size for path in segment_files(self._folder) if (size := _size_of(path)) is not None}
+            for name in self._read_until.keys() - sizes.keys():
+                del self._read_until[name]
+                self._places = {key: place for key, place in self._places.items() if place[0] != name}
+            for name, size in sizes.items():
+                if size > self._read_until.get(name, 0):
+                    self._extend(name)
 
     def get(self, key: str) -> bytes | None:
-        """An object's bytes; Damaged when it is torn."""
-        ...
+        """An object's bytes, None when no segment that was read has it; Damaged when it cannot be unpacked."""
+        place = self._places.get(key)
+        return None if place is None else read_record(self._folder / place[0], place[1])
 
     def has(self, key: str) -> bool:
-        """Whether there is an object."""
-        ...
+        """Whether a segment that was read has an object."""
+        return key in self._places
+
+    def walk_keys(self) -> Iterator[str]:
+        """The keys of all that was read."""
+        return iter(sorted(self._places))
+
+    def stray_files(self) -> Iterator[str]:
+        """Nothing: what is torn has no name, and a check of the spool says where it is."""
+        return iter(())
+
+    def _write(self, records: bytes) -> None:
+        if self._handle is None:
+            self._handle, self._bytes = self._new_segment(), 0
+            self._close_handle = weakref.finalize(self, os.close, self._handle)
+        rest = memoryview(records)
+        while rest:
+            rest = rest[os.write(self._handle, rest) :]
+        if self._durable:
+            os.fsync(self._handle)
+        self._bytes += len(records)
+
+    def _new_segment(self) -> int:
+        files.make_folders(self._folder, durable=self._durable)
+        while True:
+            handle, _ = tempfile.mkstemp(SEGMENT_SUFFIX, dir=self._folder)
+            # Whoever packs may have been faster, and has deleted an empty segment.
+            if _has_locked(handle) and os.fstat(handle).st_nlink:
+                break
+            os.close(handle)
+        if self._durable:
+            files.sync_folder(self._folder)
+        return handle
+
+    def _end_segment(self) -> None:
+        self._close_handle()
+        self._handle = None
+
+    def _extend(self, name: str) -> None:
+        end = self._read_until.get(name, 0)
+        for found in segment_records(self._folder / name, start=end):
+            if isinstance(found, SegmentRecord):
+                self._places[found.key] = (name, found)
+                end = found.start + found.size
+        # A torn end is read again: it may be a record whose writer was just about to finish it.
+        self._read_until[name] = end
 
 
-def check_archive(
-    archives: Sequence[ReadableArchive],
-    referenced: Iterable[ArchiveReference],
-    *,
-    is_packed: Callable[[str], bool] = lambda key: False,
-    progress: Callable[[int], None] = lambda objects: None,
-) -> Iterator[ArchiveFinding]:
-    """Everything that is wrong with the objects of archives that are read as one, as it is found.
-
-    `is_packed` says of a key that a pack, which is an object of its own, holds it.
-
-    Every object is read once, then every key that a row names is looked for; what is in memory at a time is one object,
-    and as many names as something is wrong with, up to some thousands. References may come in any order, and twice.
-    """
-    damaged: dict[str, ArchiveFinding] = {}
-    objects = 0
-    for archive in archives:
-        for key in archive.walk_keys():
-            objects += 1
-            found = _damage_of(archive, key)
-            if found is not None and len(damaged) < _MOST_REMEMBERED:
-                damaged[key] = found
-            elif found is not None:
-                yield found
-            progress(objects)
-        for place in archive.stray_files():
-            yield ArchiveFinding(place, "misplaced", f"{place} is no object of the archive; {_LOOK}")
-    reported: set[str] = set()
-    for reference in referenced:
-        found = damaged.pop(reference.key, None)
-        if found is not None:
-            yield msgspec.structs.replace(found, by=reference.by)
-        elif reference.key not in reported and not (
-            is_packed(reference.key) or any(archive.has(reference.key) for archive in archives)
-        ):
-            if len(reported) < _MOST_REMEMBERED:
-                reported.add(reference.key)
-            lost = f"the archive has lost {reference.key}; {_BACKUP}"
-            yield ArchiveFinding(reference.key, "missing", lost, reference.by)
-    yield from damaged.values()
-
-
-def _damage_of(archive: ReadableArchive, key: str) -> ArchiveFinding | None:
-    """What is wrong with one object."""
+def segment_files(folder: Path) -> list[Path]:
+    """The segments of a folder, oldest first by modification, then by name."""
     try:
-        content = archive.get(key)
-    except Damaged as error:
-        return ArchiveFinding(key, "torn", str(error))
-    except TapebookError as error:
-        return ArchiveFinding(key, "unreadable", str(error))
-    if content is None:
-        # Another process has moved it to where the next archive of the list finds it.
+        found = [folder / name for name in os.listdir(folder) if name.endswith(SEGMENT_SUFFIX)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(found, key=lambda path: (modified_ms(path), path.name))
+
+
+def modified_ms(path: Path) -> int:
+    """When a file was last written, by the machine's clock; 0 when it is gone."""
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
+
+
+def segment_records(path: Path, *, start: int = 0) -> Iterator[SegmentRecord | TornRecord]:
+    """The records of a segment; after bytes that are none, the next that begins like one."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            content = file.read()
+    except FileNotFoundError:
+        return
+    at = 0
+    while at < len(content):
+        end = _record_end(content, at)
+        if end is None:
+            following = content.find(_MAGIC, at + 1)
+            yield TornRecord(start + at, at_end=following < 0)
+            at = len(content) if following < 0 else following
+            continue
+        _, size, digest = _HEADER.unpack_from(content, at)
+        yield SegmentRecord(key_of_digest(digest), start + end - size, size)
+        at = end
+
+
+def read_record(path: Path, record: SegmentRecord) -> bytes | None:
+    """The content of a record, whatever its key says; None when its segment is gone, Damaged when it is torn."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(record.start)
+            return zlib.decompress(file.read(record.size))
+    except FileNotFoundError:
         return None
-    if key.startswith(CONTENT_PREFIX) and not is_content_key(key):
-        return ArchiveFinding(key, "misplaced", f"no content has the key {key}; {_LOOK}")
-    if not matches_key(key, content):
-        return ArchiveFinding(key, "altered", f"the bytes of {key} are not what its name says; {_BACKUP}")
-    return None
+    except zlib.error as error:
+        raise Damaged(f"{record.key} in {path} cannot be unpacked ({error}); restore it from a backup") from error
+
+
+@contextmanager
+def finished_segment(path: Path) -> Iterator[bool]:
+    """Holds the lock of a segment that nobody writes to any more; False when somebody does, or it is gone."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _has_locked(handle) and os.fstat(handle).st_nlink > 0
+    finally:
+        os.close(handle)
+
+
+def delete_segment(path: Path) -> None:
+    """Deletes a segment whose objects are all elsewhere."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _record(key: str, content: bytes) -> bytes:
+    packed = zlib.compress(content, 1)
+    return _HEADER.pack(_MAGIC, len(packed), digest_of_key(key)) + packed
+
+
+def _record_end(content: bytes, at: int) -> int | None:
+    """Where the record at a place ends; None when there is none that is whole."""
+    if len(content) - at < _HEADER.size or not content.startswith(_MAGIC, at):
+        return None
+    end = at + _HEADER.size + int(_HEADER.unpack_from(content, at)[1])
+    return end if end <= len(content) else None
+
+
+def _has_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
 
 
 _INDEX_FILE = "packs.db"
@@ -321,7 +438,9 @@ class SpooledArchive:
         for path in segment_files(self._folder):
             for found in segment_records(path):
                 if isinstance(found, TornRecord) and not found.at_end:
-                    problem = f"{path.name} of the spool cannot be read from byte {found.start} on; {_BACKUP}"
+                    problem = (
+                        f"{path.name} of the spool cannot be read from byte {found.start} on; {RESTORE_FROM_BACKUP}"
+                    )
                     yield ArchiveFinding(f"spool/{path.name}", "torn", problem)
         self._refresh(skip_damaged=True)
         places = (self._archive, self._segments, self._loose)
@@ -335,11 +454,14 @@ class SpooledArchive:
         """Does so for several, with one wait for the disk."""
         objects = [(content_key(content), content) for content in contents]
         new = {key: content for key, content in objects if key not in self._stored_cache}
-        problem = _error_of(lambda: self._segments.append(new)) if new else None
+        problem = _error_of(partial(self._segments.append, new)) if new else None
         if problem is not None and self._archive.is_local:
-            problem = problem if _error_of(lambda: self._archive.create_all(new)) else None
+            problem = problem if _error_of(partial(self._archive.create_all, new)) else None
         if problem is None:
-            self._remember_keys(new)
+            self._stored_cache.update(dict.fromkeys(new))
+            # Those of this very call stay: they are about to be looked up.
+            while len(self._stored_cache) > max(_CACHED_KEYS, len(new)):
+                del self._stored_cache[next(iter(self._stored_cache))]
         return [StoredContent(key) if key in self._stored_cache else StoredContent(None, problem) for key, _ in objects]
 
     def store_content_or_raise(self, content: bytes) -> str:
@@ -476,12 +598,6 @@ class SpooledArchive:
             raise Damaged(f"the archive took {key} and does not give it back; it stays in {self._folder}")
         with suppress(FileNotFoundError):
             os.unlink(self._loose.path(key))
-
-    def _remember_keys(self, keys: Iterable[str]) -> None:
-        self._stored_cache.update(dict.fromkeys(keys))
-        # Those of this very call stay: they are about to be looked up.
-        while len(self._stored_cache) > _CACHED_KEYS and len(self._stored_cache) > len(list(keys)):
-            del self._stored_cache[next(iter(self._stored_cache))]
 
 
 def _segment_contents(path: Path) -> dict[str, bytes]:

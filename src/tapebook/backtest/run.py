@@ -27,7 +27,6 @@ from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import BacktestLedger, BacktestReplies, SpendingTotals
 from tapebook.backtest.summary import summary_text
 from tapebook.clock import VirtualClock, elapsed_seconds
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import HOUR
@@ -40,7 +39,7 @@ from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tick.decide import MarketCut, Slot
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.memory import append_experience_snapshot
-from tapebook.tick.story import LearnStep, tick
+from tapebook.tick.story import LearnStep, deploy_agent, tick
 from tapebook.wiring import Rooms
 
 _LOG = logging.getLogger("tapebook.backtest")

@@ -14,7 +14,7 @@ from tapebook.db import Row
 from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.run import DecisionRun
 from tapebook.log import Event, Stream
-from tapebook.log.read_cache import ChangeTracker, ReadCache
+from tapebook.log.store import ChangeTracker, ReadCache
 
 _RUN_DECIDED = ev.EVENT_KINDS[ev.RunDecided]
 _ENDS = frozenset((ev.EVENT_KINDS[ev.RunEnded], ev.EVENT_KINDS[ev.OrderEnded]))

@@ -86,7 +86,7 @@ class DecisionQueue:
     def record_known(self, begun: Sequence[QueuedDecision]) -> None:
         """Keeps what decisions may know, before anybody is asked; StaleWriter without their leases."""
         streams = sorted({Stream(self._owner, item.deployment) for item in begun})
-        leases = [lease for lease in map(self._leases.lease_of, streams) if lease is not None]
+        leases = [lease for lease in map(self._leases.in_hand.get, streams) if lease is not None]
         if len(leases) < len(streams):
             raise StaleWriter("a lease was lost: another process makes these decisions by now")
         rows = [(*_known_values(item.known), item.run_id) for item in begun if item.known is not None]

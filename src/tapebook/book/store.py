@@ -11,17 +11,16 @@ import msgspec
 
 from tapebook.book import events as ev
 from tapebook.book.decision_cache import DecisionCache
-from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
+from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, refusal_code
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
-from tapebook.domain.instants import DAY, HOUR, iso_text
+from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
 from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, MissingFact, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
-from tapebook.log.read_cache import ReadCache
-from tapebook.log.store import SET_BACK_KIND, StreamSetBack
+from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
 
 MIGRATIONS = "tapebook.book"
 Result = TypeVar("Result")
@@ -163,7 +162,7 @@ class Book:
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
         stream = self.stream(deployment)
-        return self._log.head(stream, lease=self._leases.lease_of(stream) if self._leases else None).seq
+        return self._log.head(stream, lease=self._leases.in_hand.get(stream) if self._leases else None).seq
 
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
@@ -187,7 +186,7 @@ class Book:
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
         stream = self.stream(deployment)
-        if self._log.is_ahead_of_clock(stream, lease=self._leases.lease_of(stream) if self._leases else None):
+        if self._log.is_ahead_of_clock(stream, lease=self._leases.in_hand.get(stream) if self._leases else None):
             self.append(deployment, [], expected_seq=self.head(deployment))
 
     def set_back_count(self, deployment: str) -> int:
@@ -197,7 +196,10 @@ class Book:
 
     def set_back_after(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
         """The step back of the clock in a stream, up to a sequence number, that follows events of moments after one."""
-        return next((back for back in self._set_backs(deployment, seq) if back.known_before > as_of), None)
+        for back in self._set_backs(deployment, seq):
+            if back.known_before > as_of:
+                return back
+        return None
 
     def _set_backs(self, deployment: str, seq: int) -> list[StreamSetBack]:
         stream = self.stream(deployment)
@@ -296,7 +298,7 @@ class Book:
 
     def flatten_due(self, deployment: str) -> dict[str, int]:
         """Symbols with something left that had begun when somebody wanted it flat, each with when that was last."""
-        return {row[0]: row[1] for row in self._db.all(_QUERIES.flatten_due, owner=self.owner, deployment=deployment)}
+        return dict(self._db.all(_QUERIES.flatten_due, owner=self.owner, deployment=deployment))
 
     def deployments(self, agent: str = "") -> list[tuple[str, str]]:
         """Every deployment of an agent, or of all, with its agent's name."""
@@ -338,14 +340,15 @@ class Book:
 
     def closed_on_day(self, deployment: str, *, seq: int, as_of: int) -> list[ClosedTrade]:
         """The trades that ended on the day of a moment, as of a sequence number, oldest exit first."""
-        span = {"since": day_start(as_of), "until": day_start(as_of) + DAY}
+        today = floor_to_step(as_of, DAY)
+        span = {"since": today, "until": today + DAY}
 
         def read() -> tuple[int, list[ClosedTrade]]:
-            return span["since"], [each.trade for each in self.trades_closed_between(deployment, **span, seq=seq)]
+            return today, [each.trade for each in self.trades_closed_between(deployment, **span, seq=seq)]
 
         key = "closed on", deployment
         known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
-        return (known if known[0] == span["since"] else self._account_cache.replace(key, read()))[1]
+        return (known if known[0] == today else self._account_cache.replace(key, read()))[1]
 
     def trade_agent(self, trade_id: str) -> tuple[str, int]:
         """The agent and version that opened a trade."""
@@ -624,10 +627,10 @@ class Book:
             return read()
         key = "session", deployment
         known = self._account_cache.read(key, self.stream(deployment), seq=seq, read=read)
-        return known if known.today == day_start(as_of) else self._account_cache.replace(key, read())
+        return known if known.today == floor_to_step(as_of, DAY) else self._account_cache.replace(key, read())
 
     def _read_session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
-        today, until = day_start(as_of), as_of + DAY
+        today, until = floor_to_step(as_of, DAY), as_of + DAY
         where = {"owner": self.owner, "deployment": deployment, "seq": seq}
         # Also the hour before midnight: orders are counted by the hour.
         since = min(today, as_of) - HOUR
@@ -645,6 +648,8 @@ class Book:
 
 def _held_before(now: Portfolio, fills: list[Row]) -> dict[str, Position]:
     """The positions before some fills: what was not filled is what it is now."""
+    if not fills:
+        return dict(now.positions)
     filled = {row[0]: row[2:] for row in fills}
     kept = {symbol: position for symbol, position in now.positions.items() if symbol not in filled}
     return kept | {symbol: Position(symbol, *held) for symbol, held in filled.items() if held[0]}

@@ -8,35 +8,20 @@ was listed on the day its `vintage` names, and the decimals of their sizes. Wher
 counts; a coin that neither knows has one tier. All comparisons are exact: values are USD e16 (a size times a price),
 shares are counted in parts of a number every leverage divides, and nothing is rounded.
 
-Margin is checked window by window (`MarginWindows`): as long as the bars of what is held, a minute as a rule; with
-bars of several lengths, as long as the longest. Two minutes after a window has ended, a bar that is still missing
-is made of the midpoints of its time, if there are any. Which of a bar's prices count depends on when the position
-last moved:
-
-- before the bar or at its very start: from the open to the adverse extreme;
-- within the bar: the close, for nobody knows whether the extreme came before or after; but what was filled at a
-  price of the bar itself, by a fill rule (`matching`), goes from its open to the extreme;
-- since: what it was worth when it moved, for it was not there before.
-
-A symbol nothing was observed of keeps its last mark.
-
 Within a window prices move together, in equal steps, from where the bar opened to its adverse extreme: a long to
 the low, a short to the high. The first step at which the account falls short is where it is closed
 (`liquidation_prices`). For a single position that is its liquidation price, to a millionth of the way and never on
 the better side; a bar that opens beyond it is closed at its open.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from math import lcm
 
 import msgspec
 
-from tapebook.broker.port import Quotes
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
-from tapebook.domain.market import Candle
-from tapebook.domain.order import FillRule, Increments
+from tapebook.domain.order import Increments
 from tapebook.domain.position import Position
 
 MAX_LEVERAGE = 50
@@ -217,136 +202,3 @@ def liquidation_prices(
         falls = margins.falls_short(backing_usd_e6, positions, prices(middle), listed=listed)
         lasts, short = (lasts, middle) if falls else (middle, short)
     return prices(short)
-
-
-# The exchange gives the last bar of a minute within seconds; after two minutes it is missing.
-GRACE_MS = 2 * MINUTE
-NEVER = 2**62
-"""Later than any moment."""
-
-
-class MarginWindow(msgspec.Struct, frozen=True):
-    """From when to when, and when it can be judged: `NEVER` while that is not known.
-
-    One that has ended has the bars of each symbol since its position moved, oldest first; `missing` are those that
-    are not known, by symbol and when they began.
-    """
-
-    start: int
-    end: int
-    ready_at: int
-    bars: Mapping[str, Sequence[Candle]] = {}
-    missing: Sequence[tuple[str, int]] = ()
-
-
-class MarginWindows:
-    """The windows up to a moment; bars are read once per symbol."""
-
-    def __init__(self, quotes: Quotes, *, until: int, fill: FillRule) -> None:
-        self._quotes = quotes
-        self._until = until
-        self._fill = fill
-        self._lengths: dict[str, int] = {}
-        self._known: dict[str, dict[int, Candle]] = {}
-        # For each symbol the hour that was looked at last, and whether nothing was observed in it.
-        self._hours: dict[str, tuple[int, bool]] = {}
-
-    def next_window(self, held: Collection[Position], walked: int) -> MarginWindow:
-        """The first stretch that is not walked and any of the positions was there in; lengths divide one another.
-
-        It can be judged at its end if all its bars are known, else a grace later.
-        """
-        lengths, first, longest = self._lengths, NEVER, 0
-        for each in held:
-            if each.symbol not in lengths:
-                lengths[each.symbol] = self._quotes.bar_ms(each.symbol)
-            length, moved = lengths[each.symbol], each.moved_at
-            begun = moved - moved % length
-            first = begun if begun < first else first
-            longest = length if length > longest else longest
-        start = walked if walked > first else first
-        # Windows lie on multiples of their length, so that a simulation in pieces sees the same ones.
-        end = start - start % longest + longest
-        return MarginWindow(start, end, NEVER) if end > self._until else self._with_bars(held, start, end)
-
-    def extremes(self, held: Collection[Position], stretch: MarginWindow) -> dict[str, AdverseMove] | None:
-        """How each position's price went through a stretch; None when nothing was observed of any."""
-        bars = self._fill_missing_bars(stretch) if stretch.missing else stretch.bars
-        if not any(bars.values()):
-            return None
-        return {each.symbol: self._extreme(each, bars[each.symbol], stretch.end) for each in held}
-
-    def _with_bars(self, held: Collection[Position], start: int, end: int) -> MarginWindow:
-        """A stretch with its bars, as far as they are known."""
-        bars: dict[str, list[Candle]] = {}
-        missing: list[tuple[str, int]] = []
-        for each in held:
-            symbol, length, since = each.symbol, self._lengths[each.symbol], max(start, each.moved_at)
-            known, found = self._known.get(symbol) or self._read_bars(symbol, start), []
-            for begins in range(since - since % length, end, length):
-                if begins in known:
-                    found.append(known[begins])
-                else:
-                    missing.append((symbol, begins))
-            bars[symbol] = found
-        ready = end + GRACE_MS if missing else end
-        return MarginWindow(start, end, ready if ready <= self._until else NEVER, bars, missing)
-
-    def _read_bars(self, symbol: str, start: int) -> dict[int, Candle]:
-        """A symbol's bars by their start, from the stretch that is asked for first: they come in order."""
-        if symbol not in self._known:
-            bars = self._quotes.bars(symbol, since=start + 1 - self._lengths[symbol], until=self._until)
-            self._known[symbol] = {bar.bucket_ts: bar for bar in bars}
-        return self._known[symbol]
-
-    def _fill_missing_bars(self, stretch: MarginWindow) -> dict[str, list[Candle]]:
-        """The bars of a stretch, and what stands in for those that are missing."""
-        bars = {symbol: [*known] for symbol, known in stretch.bars.items()}
-        for symbol, begins in stretch.missing:
-            seen = self._bar_from_mids(symbol, begins)
-            if seen is not None:
-                bars[symbol].append(seen)
-        return {symbol: sorted(found, key=lambda bar: bar.bucket_ts) for symbol, found in bars.items()}
-
-    def _bar_from_mids(self, symbol: str, begins: int) -> Candle | None:
-        """A bar made of the midpoints of its time."""
-        length = self._lengths[symbol]
-        if self._is_quiet(symbol, begins, begins + length):
-            return None
-        mids = [mid.price_e8 for mid in self._quotes.mids(symbol, since=begins, until=begins + length - 1)]
-        if not mids:
-            return None
-        prices = (mids[0], max(mids), min(mids), mids[-1])
-        return Candle(symbol, length // SECOND, begins, *prices, 0.0, 0.0, len(mids))
-
-    def _is_quiet(self, symbol: str, begins: int, end: int) -> bool:
-        """Whether nothing was observed in the hour of a bar: days without a market would be asked for by the minute."""
-        hour = begins - begins % HOUR
-        if end > min(hour + HOUR, self._until):
-            return False
-        looked_at, quiet = self._hours.get(symbol, (-1, False))
-        if looked_at != hour:
-            quiet = not self._quotes.mids(symbol, since=hour, until=min(hour + HOUR, self._until) - 1)
-            self._hours[symbol] = hour, quiet
-        return quiet
-
-    def _extreme(self, held: Position, bars: Sequence[Candle], end: int) -> AdverseMove:
-        if not bars:
-            mark = self._quotes.mark_e8(held.symbol, at=max(held.moved_at, end))
-            # Nothing was ever observed of it: at its own cost it neither gains nor loses.
-            known = mark or held.entry_price_e8
-            return AdverseMove(known, known)
-        first, is_long = bars[0], held.size_e8 > 0
-        began, worst = first.open_e8, first.low_e8 if is_long else first.high_e8
-        if held.moved_at > first.bucket_ts and not self._filled_within(held, first):
-            began = worst = first.close_e8
-        for bar in bars[1:]:
-            worst = min(worst, bar.low_e8) if is_long else max(worst, bar.high_e8)
-        return AdverseMove(began, worst)
-
-    def _filled_within(self, held: Position, bar: Candle) -> bool:
-        """Whether a position that moved within a bar was filled at one of its prices, as if at its beginning."""
-        # At the close of a bar its extremes lie before the fill.
-        if self._fill == "bar_close" or held.moved_at >= bar.end:
-            return False
-        return self._quotes.bar_alone(held.symbol, begins=bar.bucket_ts, until=self._until) is not None

@@ -36,7 +36,6 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.broker.margin import GRACE_MS
 from tapebook.broker.port import OrderBook, PaperTerms, Quotes
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
@@ -107,6 +106,8 @@ def _average_ppm(wanted: Fraction, points: list[_Point], limit: Fraction) -> Fra
 
 # A market order that meets no price for so long was decided on a market that is gone.
 MARKET_ORDER_WAIT_MS = 5 * MINUTE
+# The exchange gives the last bar of a minute within seconds; after two minutes it is missing.
+GRACE_MS = 2 * MINUTE
 
 OPEN_COUNTS_MS = 2 * MINUTE
 """How long after a bar began a decision may still have its open: as long as the guard takes a price for fresh."""

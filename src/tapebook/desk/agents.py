@@ -1,7 +1,7 @@
-"""Agents and their deployments: added, changed, removed, deployed, and listed.
+"""Agents and their deployments: added, changed, removed, and listed.
 
-A change is laid over the newest version, checked, and saved as the next one (`add_agent`, `edit_agent`). The first
-event of a deployment's stream names the version, and the ledger gets its opening deposit (`deploy_agent`).
+A change is laid over the newest version, checked, and saved as the next one (`add_agent`, `edit_agent`). It is
+deployed by whoever decides for it next (`tick.story.deploy_agent`).
 `DeploymentDirectory` gives the deployments of enabled agents; it is read again only when the owner's stream has
 moved.
 """
@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
 from tapebook.broker.margin import MarginTiers
 from tapebook.broker.port import trades_elsewhere
 from tapebook.context import oversize_problems
@@ -30,24 +29,6 @@ from tapebook.tape.registry import ListedAsset
 from tapebook.tape.view import View
 from tapebook.tick.quotes import TapeQuotes, position_marks
 from tapebook.wiring import Rooms
-
-
-def deploy_agent(rooms: Rooms, name: str) -> Deployment:
-    """The deployment of an agent's newest version, opened if it is new, moved on if the version is."""
-    deployment = rooms.book.find_agent(name)
-    seq = rooms.book.head(deployment.id)
-    if rooms.book.deployed_version(deployment.id, seq=seq) != deployment.version:
-        _append_opening(rooms, deployment, seq)
-    return deployment
-
-
-def _append_opening(rooms: Rooms, deployment: Deployment, seq: int) -> None:
-    now, agent = rooms.clock.now(), deployment.agent
-    drafts = [draft_event(now, DeploymentOpened(agent.name, deployment.version, agent.broker))]
-    if seq == 0:
-        deposit = Posting("deposit", "", agent.starting_cash_usd_e6)
-        drafts.append(draft_event(now, LedgerPosted("opening", (deposit,), agent.starting_cash_usd_e6)))
-    rooms.book.append(deployment.id, drafts, expected_seq=seq)
 
 
 class DeploymentDirectory:

@@ -20,7 +20,6 @@ import msgspec
 
 from tapebook.clock import VirtualClock
 from tapebook.context import MarketCache
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.instants import DAY
@@ -33,7 +32,7 @@ from tapebook.tape.bars import decision_moment
 from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tick.decide import MarketCut, Slot
 from tapebook.tick.memory import owner_layers_due
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 

@@ -20,7 +20,6 @@ import msgspec
 from tapebook.anchors import anchor_heads
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.context import MarketCache
-from tapebook.desk.agents import deploy_agent
 from tapebook.desk.aging import DemoProgress, age_home
 from tapebook.desk.scheduler import Pair, bar_wait_ms, due_pairs, ready_slots
 from tapebook.domain.agent import (
@@ -39,7 +38,7 @@ from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home,
 from tapebook.ingest.stepwise import STEP_MS, SteppedFeed
 from tapebook.tick.decide import MarketCut, slots_of_pairs
 from tapebook.tick.execute import execute_orders, reconcile_account
-from tapebook.tick.story import shadow_tick, tick
+from tapebook.tick.story import deploy_agent, shadow_tick, tick
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 

@@ -26,7 +26,6 @@ import msgspec
 from tapebook.book.decision_queue import KnownAsOf, QueuedDecision
 from tapebook.context import MarketCache
 from tapebook.decision import Engine, EngineAnswer
-from tapebook.desk.agents import deploy_agent
 from tapebook.domain.agent import Deployment, agent_name_of, deployment_id
 from tapebook.domain.instants import floor_to_step
 from tapebook.domain.run import DecisionRun
@@ -37,7 +36,14 @@ from tapebook.log.store import is_clock_set_back
 from tapebook.tick.decide import MarketCut, PreparedDecision, Slot, store_answer, stored_answer
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.record import archived_texts, record_unmade_runs
-from tapebook.tick.story import conclude_decision, conclude_shadow, prepare_decision, prepare_shadow, shadow_profile
+from tapebook.tick.story import (
+    conclude_decision,
+    conclude_shadow,
+    deploy_agent,
+    prepare_decision,
+    prepare_shadow,
+    shadow_profile,
+)
 from tapebook.wiring import Rooms
 
 
@@ -499,7 +505,7 @@ class Worker:
 
     def _is_still_ours(self, task: Task) -> bool:
         """Whether a decision is still ours to make."""
-        if self._rooms.leases.lease_of(task.lease.stream) == task.lease:
+        if self._rooms.leases.in_hand.get(task.lease.stream) == task.lease:
             return True
         self.lost += 1
         if task.lease in self._owed:

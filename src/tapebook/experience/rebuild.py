@@ -17,7 +17,7 @@ from tapebook.experience.records import Record, RecordKey, updated_records
 from tapebook.experience.store import Experience
 from tapebook.experience.twin_memory import ReadRuns, twin_differences
 from tapebook.log import Log, Stream
-from tapebook.log.store import apply_event, projectors_by_kind
+from tapebook.log.event import apply_event, projectors_by_kind
 
 _QUERIES = Queries.load("tapebook.experience", "projections.sql")
 

@@ -38,20 +38,6 @@ def no_progress(_done: int, _of: int) -> None:
     """Progress that nobody watches."""
 
 
-def documents_watermark(rooms: Rooms) -> int:
-    """The documents' watermark of this moment: all that is indexed here, and nothing that is not.
-
-    Without an index there are no documents, which costs a look at the disk.
-    """
-    if not rooms.indexes.has_index():
-        return 0
-    until = rooms.documents.log_head()
-    documents = rooms.documents.state_as_of(until)
-    indexed = rooms.indexes.open_index(decode_search_terms(documents.terms)).head()
-    # Terms count from their own event on, which may be behind the newest version.
-    return until if indexed >= documents.newest > 0 else min(indexed, until)
-
-
 def index_as_of(rooms: Rooms, seq: int) -> Index:
     """The index with the terms of a watermark, knowing all versions up to it."""
     documents = rooms.documents.state_as_of(seq)

@@ -5,11 +5,10 @@ gives:  events with a sequence, two times and a hash; projections written in the
 never:  knows what a trade is; lets two processes write one stream
 """
 
-from tapebook.log.event import Draft, Event, Stream
+from tapebook.log.event import Draft, Event, Projection, Stream, Write
 from tapebook.log.keyed import KeyedWrite
 from tapebook.log.lease import Lease, Leases
-from tapebook.log.read_cache import ReadCache
-from tapebook.log.store import Head, Log, NotedAnchor, Projection, Restore, Write
+from tapebook.log.store import Head, Log, NotedAnchor, ReadCache, Restore
 from tapebook.log.verify import Finding, RebuiltTables, rebuild_tables, verify_log
 
 __all__ = [

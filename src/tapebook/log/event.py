@@ -1,4 +1,4 @@
-"""Events, the hash chain that binds each to the one before it, and the packs that store many in few bytes.
+"""Events, the hash chain that binds each to the one before it, their packs, and the tables computed from them.
 
 An event's hash covers its canonical text, never how that is stored, so both may change with the number of the codec
 that every stored form begins with. What a codec wrote can be read for ever: its dictionary is never edited, a
@@ -7,16 +7,21 @@ better one gets the next number.
 A pack holds events of one stream in their order, not all of them next to each other. Their hashes are not in it:
 each follows from the one before, and where the event before is not in the pack its hash stands there instead. In the
 archive the same is a Parquet file (`parquet_of_events`); packs of an older tapebook are read as they are.
+
+Projections are tables computed from events by pure functions from one event to the statements it causes. A
+projection never reads: everything a row needs is in its event, so rebuilding from the log gives the same rows
+whatever the order of streams.
 """
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import msgspec
 
+from tapebook.db import Database, Query, Row
 from tapebook.domain.canonical import canonical_json
 from tapebook.errors import BadInput, Damaged
 
@@ -232,3 +237,51 @@ def _inflate(codec: int, packed: bytes) -> str:
     if not reader.eof or reader.unused_data:
         raise ValueError("more or less than one packed text")
     return text.decode()
+
+
+def event_row(event: Event) -> Row:
+    """An event as its table's columns, in their order."""
+    when, packed = (event.kind, event.schema, event.happened_at, event.known_at), pack_body(event.body)
+    content = (event.body, None) if packed is None else ("", packed)
+    return event.stream.owner, event.stream.deployment, event.seq, *when, *content, event.hash
+
+
+def pack_row(events: Sequence[Event], *, key: str | None = None, content: bytes | None = None) -> Row:
+    """A pack of events as its table's columns, in their order."""
+    first, last = events[0], events[-1]
+    place = (first.stream.owner, first.stream.deployment, first.seq, last.seq, len(events))
+    return *place, first.known_at, last.known_at, last.hash, key, content
+
+
+Projector = Callable[[Event], "list[Write]"]
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One statement with its values: by their names, or, for what every tick writes, in the order of `query.params`."""
+
+    query: Query
+    values: dict[str, Any] | Row
+
+
+class Projection(msgspec.Struct, frozen=True):
+    """The tables of one room, and what each kind of event writes to them."""
+
+    tables: tuple[str, ...]
+    projectors: Mapping[str, Projector]
+
+
+def projectors_by_kind(projections: Iterable[Projection]) -> dict[str, list[Projector]]:
+    """All projectors of each kind of event."""
+    found: dict[str, list[Projector]] = {}
+    for projection in projections:
+        for kind, projector in projection.projectors.items():
+            found.setdefault(kind, []).append(projector)
+    return found
+
+
+def apply_event(db: Database, projectors: Mapping[str, Sequence[Projector]], event: Event) -> None:
+    """Writes what an event means to every table that knows its kind."""
+    for projector in projectors.get(event.kind, ()):
+        for write in projector(event):
+            values = write.values
+            db.execute_row(write.query, write.query.values_in_order(values) if isinstance(values, dict) else values)

@@ -9,6 +9,7 @@ holder that was only asleep finds its epoch gone: `fence_write`, called inside e
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 
 import msgspec
 
@@ -57,14 +58,11 @@ class Leases:
         self._ttl = ttl_seconds
         self._elapsed = elapsed
         self._sleep = sleep
-        self._in_hand: dict[Stream, Lease] = {}
+        self.in_hand: dict[Stream, Lease] = {}
+        """The leases of this process; only it changes them."""
         self._lost: set[Stream] = set()
         self._seen: dict[Stream, _SeenHeartbeat] = {}
         self._beat_at = elapsed()
-
-    def lease_of(self, stream: Stream) -> Lease | None:
-        """The lease of a stream, if it is in hand."""
-        return self._in_hand.get(stream)
 
     def for_write(self, stream: Stream) -> Lease | None:
         """The lease to write a stream with, if it is in hand; StaleWriter if it was and is not any more.
@@ -73,7 +71,7 @@ class Leases:
         """
         if stream in self._lost:
             raise StaleWriter(f"the lease of {stream.name} was lost: another process has worked on it since")
-        return self._in_hand.get(stream)
+        return self.in_hand.get(stream)
 
     def watch_others(self) -> int:
         """Notes the leases and heartbeats of others; returns how many leases they hold."""
@@ -94,10 +92,17 @@ class Leases:
 
     def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
         """Takes streams that nobody holds, or whose holder counts as dead by what `watch_others` saw."""
-        wanted = [stream for stream in streams if stream not in self._in_hand]
-        free = [stream for stream in wanted if stream not in self._seen][:most]
+        free, dead = list[Stream](), list[Stream]()
+        for stream in streams:
+            seen = self._seen.get(stream)
+            if stream in self.in_hand:
+                continue
+            if seen is None:
+                free.append(stream)
+            elif self._elapsed() - seen.since > self._ttl:
+                dead.append(stream)
         # Free ones first: taking over costs the other process its work, should it be alive after all.
-        dead = [stream for stream in wanted if self._is_dead(stream)][: most - len(free)]
+        free, dead = free[:most], dead[: max(0, most - len(free))]
         if not free and not dead:
             return []
         # Always in one order, so that two processes cannot wait for each other.
@@ -109,19 +114,30 @@ class Leases:
             self._db.many(_QUERIES.take_over, dead_rows)
             held = self._held_leases()
         # What was taken is read back: another process may have been faster with some of them.
-        taken = [lease for stream, lease in held.items() if stream not in self._in_hand]
-        self._in_hand |= {lease.stream: lease for lease in taken}
-        self._lost -= {lease.stream for lease in taken}
+        taken = [lease for stream, lease in held.items() if stream not in self.in_hand]
+        for lease in taken:
+            self.in_hand[lease.stream] = lease
+            self._lost.discard(lease.stream)
         return taken
 
     @contextmanager
     def holding(self, stream: Stream) -> Iterator[Lease]:
         """Holds one stream for a while; Busy when its holder is alive, and a wait when that is not known yet."""
-        lease = self._wait_for(stream)
+        first: _SeenHeartbeat | None = None
+        while True:
+            self.watch_others()
+            taken = self.acquire([stream], most=1)
+            if taken:
+                break
+            sign = self._seen.get(stream)
+            if first is not None and sign is not None and (sign.epoch, sign.beat) != (first.epoch, first.beat):
+                raise Busy(f"{stream.name} is in the hands of {sign.holder}, which is at work; try again in a moment")
+            first = first or sign
+            self._sleep(_POLL_SECONDS)
         try:
-            yield lease
+            yield taken[0]
         finally:
-            self.release([lease])
+            self.release(taken)
 
     def heartbeat_if_due(self) -> list[Lease]:
         """Sends a heartbeat when one is due; returns the leases that were lost."""
@@ -132,14 +148,14 @@ class Leases:
     def heartbeat(self) -> list[Lease]:
         """Sends a heartbeat for all leases in hand; returns those that were lost."""
         self._beat_at = self._elapsed()
-        if not self._in_hand:
+        if not self.in_hand:
             return []
         with self._db.transaction():
             self._db.execute(_QUERIES.beat, holder=self._holder)
             held = self._held_leases()
-        lost = [lease for stream, lease in self._in_hand.items() if held.get(stream) != lease]
+        lost = [lease for stream, lease in self.in_hand.items() if held.get(stream) != lease]
         for lease in lost:
-            del self._in_hand[lease.stream]
+            del self.in_hand[lease.stream]
             self._lost.add(lease.stream)
         return lost
 
@@ -151,20 +167,19 @@ class Leases:
 
     def release(self, leases: Iterable[Lease]) -> None:
         """Releases leases, so that others can take their streams at once."""
-        done = list(leases)
-        self._lost -= {lease.stream for lease in done}
-        mine = [lease for lease in done if self._in_hand.get(lease.stream) == lease]
-        for lease in mine:
-            del self._in_hand[lease.stream]
+        mine: list[Lease] = []
+        for lease in leases:
+            self._lost.discard(lease.stream)
+            if self.in_hand.get(lease.stream) == lease:
+                del self.in_hand[lease.stream]
+                mine.append(lease)
         if mine:
             with self._db.transaction():
-                self._db.many(
-                    _QUERIES.release, [_lease_row(lease) for lease in sorted(mine, key=lambda each: each.stream)]
-                )
+                self._db.many(_QUERIES.release, map(_lease_row, sorted(mine, key=attrgetter("stream"))))
 
     def release_all(self) -> None:
         """Releases all leases."""
-        self.release(list(self._in_hand.values()))
+        self.release(list(self.in_hand.values()))
 
     def recover_after_outage(self) -> list[Lease]:
         """After the database was away: returns the leases that were lost; releases those held without being in hand.
@@ -176,31 +191,17 @@ class Leases:
         # First, so that what others took over is noticed before anything is released.
         lost = self.heartbeat()
         with self._db.transaction():
-            strays = [lease for stream, lease in self._held_leases().items() if self._in_hand.get(stream) != lease]
+            strays = [lease for stream, lease in self._held_leases().items() if self.in_hand.get(stream) != lease]
             self._db.many(_QUERIES.release, [_lease_row(lease) for lease in strays])
         return lost
 
-    def _wait_for(self, stream: Stream) -> Lease:
-        first: _SeenHeartbeat | None = None
-        while True:
-            self.watch_others()
-            taken = self.acquire([stream], most=1)
-            if taken:
-                return taken[0]
-            sign = self._seen.get(stream)
-            if first is not None and sign is not None and (sign.epoch, sign.beat) != (first.epoch, first.beat):
-                raise Busy(f"{stream.name} is in the hands of {sign.holder}, which is at work; try again in a moment")
-            first = first or sign
-            self._sleep(_POLL_SECONDS)
-
-    def _is_dead(self, stream: Stream) -> bool:
-        sign = self._seen.get(stream)
-        return sign is not None and self._elapsed() - sign.since > self._ttl
-
     def _held_leases(self) -> dict[Stream, Lease]:
         rows = self._db.all(_QUERIES.held_by, holder=self._holder)
-        streams = [(Stream(owner, deployment), epoch) for owner, deployment, epoch in rows]
-        return {stream: Lease(stream, self._holder, epoch) for stream, epoch in streams}
+        held: dict[Stream, Lease] = {}
+        for owner, deployment, epoch in rows:
+            stream = Stream(owner, deployment)
+            held[stream] = Lease(stream, self._holder, epoch)
+        return held
 
 
 def fence_write(db: Database, stream: Stream, lease: Lease | None) -> None:
@@ -211,8 +212,8 @@ def fence_write(db: Database, stream: Stream, lease: Lease | None) -> None:
         if row and row[0]:
             raise StaleWriter(f"{stream.name} is in the hands of {row[0]}: try again when it is done")
         return
-    owner, deployment, holder, epoch = _lease_row(lease)
-    if db.one(_QUERIES.fence, owner=owner, deployment=deployment, holder=holder, epoch=epoch) is None:
+    where = {"owner": stream.owner, "deployment": stream.deployment}
+    if db.one(_QUERIES.fence, holder=lease.holder, epoch=lease.epoch, **where) is None:
         raise StaleWriter(f"the lease of {stream.name} was lost: another process holds it by now")
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tapebook.db import Database
-from tapebook.log.event import Draft, Event, LinkedEvent, Stream, pack_events
+from tapebook.log.event import Draft, Event, LinkedEvent, Projection, Stream, apply_event, pack_events, pack_row
 from tapebook.log.lease import Lease
-from tapebook.log.store import QUERIES, Fetch, Head, Log, LogClock, Projection, StreamSetBack, apply_event, pack_row
+from tapebook.log.store import QUERIES, Fetch, Head, Log, LogClock, StreamSetBack
 
 # More would hardly be smaller, and one of them takes a few milliseconds to look up.
 _EVENTS_PER_PACK = 512

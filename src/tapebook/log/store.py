@@ -11,13 +11,10 @@ Appending, in steps:
 An event is a row, or one of many in a pack: a single writer packs all it writes, and old events may leave for the
 archive as packs (`Log.archive_events`). Readers see no difference.
 
-Projections are tables computed from events by pure functions from one event to the statements it causes. A
-projection never reads: everything a row needs is in its event, so rebuilding from the log gives the same rows
-whatever the order of streams.
-
-`ReadCache` keeps reads of a stream's state until an event that could change them is written. A single writer knows
-all events; beside others, the log knows them up to the head it read last (`Log.last_change_seq`), and what is asked
-beyond that is read again. Whoever changes rows without an event must open the home anew.
+`ReadCache` holds the results of one store's reads by key, `CachedRead` those of one question, until an event that
+could change them is written: tables are written by events alone. A single writer knows all events; beside others, the
+log knows them up to the head it read last (`Log.last_change_seq`), and what is asked beyond that is read again. Whoever
+changes rows without an event must open the home anew.
 
 A clock that was ahead and was set right would hold `known_at` ahead for as long as it was wrong, and everything
 written meanwhile would look unknown. So a clock that is behind the newest `known_at` by more than `TOLERATED_MS`
@@ -26,15 +23,15 @@ counts as set back, and `known_at` goes back with it, once, behind an event (`cl
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tapebook.db import Database, Queries, Query, Row
+from tapebook.db import Database, Queries, Row
 from tapebook.domain.instants import MINUTE
 from tapebook.errors import Damaged, StaleWriter
 from tapebook.log.event import (
@@ -42,49 +39,24 @@ from tapebook.log.event import (
     Draft,
     Event,
     LinkedEvent,
+    Projection,
     Stream,
+    Write,
+    apply_event,
     chain_events,
-    pack_body,
+    event_row,
     pack_known_times,
+    pack_row,
     parquet_of_events,
+    projectors_by_kind,
     unpack_body,
     unpack_events,
 )
 from tapebook.log.keyed import KeyedWrite
 from tapebook.log.lease import Lease, fence_write
 
-Projector = Callable[[Event], "list[Write]"]
-
-
-class Write(msgspec.Struct, frozen=True):
-    """One statement with its values: by their names, or, for what every tick writes, in the order of `query.params`."""
-
-    query: Query
-    values: dict[str, Any] | Row
-
-
-class Projection(msgspec.Struct, frozen=True):
-    """The tables of one room, and what each kind of event writes to them."""
-
-    tables: tuple[str, ...]
-    projectors: Mapping[str, Projector]
-
-
-def projectors_by_kind(projections: Iterable[Projection]) -> dict[str, list[Projector]]:
-    """All projectors of each kind of event."""
-    found: dict[str, list[Projector]] = {}
-    for projection in projections:
-        for kind, projector in projection.projectors.items():
-            found.setdefault(kind, []).append(projector)
-    return found
-
-
-def apply_event(db: Database, projectors: Mapping[str, Sequence[Projector]], event: Event) -> None:
-    """Writes what an event means to every table that knows its kind."""
-    for projector in projectors.get(event.kind, ()):
-        for write in projector(event):
-            values = write.values
-            db.execute_row(write.query, write.query.values_in_order(values) if isinstance(values, dict) else values)
+Result = TypeVar("Result")
+ResultCo = TypeVar("ResultCo", covariant=True)
 
 
 class StreamChanges(msgspec.Struct):
@@ -97,6 +69,86 @@ class StreamChanges(msgspec.Struct):
     first: int
     until: int
     newest: dict[str, int]
+
+
+class ChangeTracker(Protocol):
+    """Who knows when a stream last got an event of some kinds; `generation` grows when events were taken back."""
+
+    generation: int
+
+    def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
+        """The newest sequence number of such an event as far as `seq`; None when that is not known."""
+        ...
+
+
+class ReadAsOf(Protocol[ResultCo]):
+    """A question about a deployment's stream, or with an empty name the owner's, as of a sequence number."""
+
+    def __call__(self, deployment: str, *, seq: int) -> ResultCo:
+        """The answer."""
+        ...
+
+
+class CachedRead(Generic[Result]):
+    """One question, asked again only when its answer may be another: it is the same from the newest change on."""
+
+    def __init__(self, read: ReadAsOf[Result], owner: str, *, log: ChangeTracker, kinds: frozenset[str]) -> None:
+        self._read = read
+        self._owner = owner
+        self._log = log
+        self._kinds = kinds
+        self._answers: dict[str, tuple[Stream, tuple[int, int], Result]] = {}
+
+    def __call__(self, deployment: str, *, seq: int) -> Result:
+        """The answer as of a sequence number."""
+        kept = self._answers.get(deployment)
+        # A stream that was kept knows its hash.
+        stream = Stream(self._owner, deployment) if kept is None else kept[0]
+        changed = self._log.last_change_seq(stream, self._kinds, seq=seq)
+        if changed is None or seq < changed:
+            return self._read(deployment, seq=seq)
+        since = self._log.generation, changed
+        if kept is None or kept[1] != since:
+            kept = self._answers[deployment] = (stream, since, self._read(deployment, seq=seq))
+        return kept[2]
+
+
+class ReadCache:
+    """A cache of reads that events of some kinds in a log may change, and nothing else. Without a log, it is empty."""
+
+    def __init__(self, log: ChangeTracker | None = None, kinds: Iterable[str] = ()) -> None:
+        self._log = log
+        self._kinds = frozenset(kinds)
+        self._values: dict[Hashable, tuple[tuple[int, int], Any]] = {}
+
+    def read(self, key: Hashable, stream: Stream, *, seq: int, read: Callable[[], Result]) -> Result:
+        """What `read` gives as of a sequence number; kept under its key until the stream changes."""
+        since = self.last_change(stream, seq=seq)
+        if since is None:
+            return read()
+        known = self._values.get(key)
+        if known is None or known[0] != since:
+            known = self._values[key] = since, read()
+        found: Result = known[1]
+        return found
+
+    def replace(self, key: Hashable, value: Result) -> Result:
+        """Puts another value where one is kept that no longer fits for other reasons than an event."""
+        if key in self._values:
+            self._values[key] = self._values[key][0], value
+        return value
+
+    def last_change(self, stream: Stream, *, seq: int) -> tuple[int, int] | None:
+        """What the answers as of `seq` are as old as, to be compared; None where that is not known."""
+        changed = self._log.last_change_seq(stream, self._kinds, seq=seq) if self._log else None
+        return None if changed is None or changed > seq or not self._log else (self._log.generation, changed)
+
+    def cached_read(
+        self, read: ReadAsOf[Result], *, owner: str, kinds: Iterable[str] | None = None
+    ) -> ReadAsOf[Result]:
+        """A read that gives its last result again until an event of its kinds, all or those given, is appended."""
+        changing = self._kinds if kinds is None else frozenset(kinds)
+        return CachedRead(read, owner, log=self._log, kinds=changing) if self._log else read
 
 
 TOLERATED_MS = MINUTE
@@ -259,12 +311,8 @@ class Log:
     def _read_head(self, stream: Stream) -> Head:
         row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
         head = Head(*row) if row else Head()
-        self._note_changes(stream, head.seq)
-        return head
-
-    def _note_changes(self, stream: Stream, seq: int) -> None:
-        """Learns which kinds of events a stream got since it was looked at, up to its head."""
-        known = self._changes.get(stream)
+        known, seq = self._changes.get(stream), head.seq
+        # Which kinds of events it got since it was looked at.
         if known is None or seq < known.until:
             self._changes[stream] = StreamChanges(seq, seq, {})
         elif seq > known.until:
@@ -274,6 +322,7 @@ class Log:
             # Rows that have left for a pack meanwhile could be of any kind.
             known.first = known.first if sum(row[2] for row in rows) == seq - known.until else seq
             known.until = seq
+        return head
 
     def _forget_changes(self) -> None:
         """After an append that was rolled back, what was read meanwhile may be of events that never were."""
@@ -387,7 +436,10 @@ class Log:
         known = self._changes.get(stream)
         if known is None or seq > known.until:
             return None
-        return max([known.first, *[known.newest[kind] for kind in kinds & known.newest.keys()]])
+        newest = known.first
+        for kind in kinds & known.newest.keys():
+            newest = max(newest, known.newest[kind])
+        return newest
 
     def newest_of_kinds(self, stream: Stream) -> dict[str, int]:
         """The newest sequence number of each kind of event there is."""
@@ -607,17 +659,3 @@ class Log:
         if stored is None or stored[0] is None:
             raise Damaged("the pack they are in has no content: restore the book from a backup")
         return bytes(stored[0])
-
-
-def event_row(event: Event) -> Row:
-    """An event as its table's columns, in their order."""
-    when, packed = (event.kind, event.schema, event.happened_at, event.known_at), pack_body(event.body)
-    content = (event.body, None) if packed is None else ("", packed)
-    return event.stream.owner, event.stream.deployment, event.seq, *when, *content, event.hash
-
-
-def pack_row(events: Sequence[Event], *, key: str | None = None, content: bytes | None = None) -> Row:
-    """A pack of events as its table's columns, in their order."""
-    first, last = events[0], events[-1]
-    place = (first.stream.owner, first.stream.deployment, first.seq, last.seq, len(events))
-    return *place, first.known_at, last.known_at, last.hash, key, content

@@ -29,10 +29,10 @@ from tapebook.db.buffered import BufferedDatabase
 from tapebook.db.database import MIGRATIONS_TABLE
 from tapebook.domain.text import plural
 from tapebook.errors import Damaged, TapebookError
-from tapebook.log.event import GENESIS, Event, Stream
+from tapebook.log.event import GENESIS, Event, Projector, Stream, Write, apply_event, projectors_by_kind
 from tapebook.log.lease import Lease, fence_write
 from tapebook.log.store import SET_BACK_KIND as SET_BACK
-from tapebook.log.store import Log, Projector, Write, apply_event, projectors_by_kind
+from tapebook.log.store import Log
 
 # Enough to recognise a pattern; a damaged table may differ in every row.
 _ROWS_SHOWN = 5

@@ -12,8 +12,7 @@ from tapebook.domain.money import E8
 from tapebook.domain.text import short_line
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
-from tapebook.tape.market_context import STALE_AFTER_MS as CONTEXT_STALE_AFTER_MS
-from tapebook.tape.market_context import macro_rows, prediction_rows, prediction_symbols
+from tapebook.tape.registry import SUBJECT_STALE_AFTER_MS, macro_rows, prediction_rows, prediction_symbols
 from tapebook.tape.store import Tape
 from tapebook.tape.view import RecordedGap, View
 
@@ -253,4 +252,4 @@ def _visible_texts(row: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def _context_age(bucket_ts: int, view: View) -> dict[str, Any]:
-    return _time_view(bucket_ts, view) | {"stale": view.as_of - bucket_ts > CONTEXT_STALE_AFTER_MS}
+    return _time_view(bucket_ts, view) | {"stale": view.as_of - bucket_ts > SUBJECT_STALE_AFTER_MS}

@@ -1,4 +1,11 @@
-"""Features of funding and positioning, and all features as the metrics of a stored row. Pure functions.
+"""Features of books, funding and positioning, and all features as the metrics of a stored row. Pure functions.
+
+A book or an asset context is taken at one instant and may be used from its `bucket_ts` on, a bar from its end. When
+a fact arrived is not written on it: reads of the tape have already left out what was not known yet.
+
+Liquidity profile: the newest book against the median of the books of the 24 h before it, as a change in percent;
+thin is a depth within 1 % below half its median, deep above twice (chosen, not fitted). There is no profile without
+a fresh book. With fewer than 72 earlier books, six hours of them, changes and regime are None.
 
 Funding pressure: what it costs to be long, here and elsewhere, and whether positions are building up.
 
@@ -49,21 +56,20 @@ sides.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal
+from statistics import median
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
-from tapebook.domain.market import AssetContext, Candle, FundingRate, PredictedFunding, SettledFunding
+from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, PredictedFunding, SettledFunding
 from tapebook.domain.money import E12, decimal_text, divide_half_even
 from tapebook.tape.price_features import (
     HOURS_TO_DAY,
-    STALE_AFTER_MS,
     TO_YEAR,
-    LiquidityProfile,
     RegimeClassifier,
     Returns,
     SlidingReturns,
@@ -71,9 +77,6 @@ from tapebook.tape.price_features import (
     WindowVolatility,
     classify_regime,
     ended_bars,
-    is_fresh,
-    liquidity_profile,
-    newest_fresh,
     regime_of,
     volatility_of,
     volatility_profile,
@@ -113,23 +116,114 @@ __all__ = [
 ]
 
 
+# Three books missed in a row, or fifteen contexts: what is older describes another market.
+STALE_AFTER_MS = 15 * MINUTE
+
+
+class InstantFact(Protocol):
+    """A fact about one instant."""
+
+    @property
+    def bucket_ts(self) -> int:
+        """When it was so."""
+        ...
+
+
+TakenFact = TypeVar("TakenFact", bound=InstantFact)
+
+
+def newest_fresh(snapshots: Iterable[TakenFact], *, as_of: int) -> TakenFact | None:
+    """The newest snapshot that is neither after `as_of` nor stale."""
+    newest: TakenFact | None = None
+    for each in snapshots:
+        if 0 <= as_of - each.bucket_ts <= STALE_AFTER_MS and (newest is None or each.bucket_ts > newest.bucket_ts):
+            newest = each
+    return newest
+
+
+def is_fresh(instant: int, *, as_of: int) -> bool:
+    """Whether something that was so at an instant may stand for `as_of`."""
+    return 0 <= as_of - instant <= STALE_AFTER_MS
+
+
+LiquidityRegime = Literal["thin", "normal", "deep"]
+
+THIN_RATIO, DEEP_RATIO = 0.5, 2.0
+# Six hours of books every five minutes: below that nobody knows what is usual.
+LEAST_BOOKS = 72
+ROUND_MS = 5 * MINUTE
+
+
+class LiquidityProfile(msgspec.Struct, frozen=True):
+    """The book now and against its day; the imbalance is positive when bids are heavier."""
+
+    symbol: str
+    as_of: int
+    spread_bps: float
+    depth_usd_10bps: float
+    depth_usd_50bps: float
+    depth_usd_100bps: float
+    imbalance: float
+    spread_change_24h_pct: float | None
+    depth_change_24h_pct: float | None
+    books_used: int
+    regime: LiquidityRegime | None
+
+
+def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityProfile | None:
+    """The profile at a moment, from one symbol's books."""
+    newest = newest_fresh(books, as_of=as_of)
+    if newest is None:
+        return None
+    # The first book of every five minutes: those in between are of restless hours and would outweigh the rest.
+    rounds: dict[int, Liquidity] = {}
+    for book in books:
+        if newest.bucket_ts - DAY <= book.bucket_ts < newest.bucket_ts:
+            rounds.setdefault(book.bucket_ts // ROUND_MS, book)
+    earlier = rounds.values()
+    spread = _ratio_to_median(newest.spread_bps, [book.spread_bps for book in earlier])
+    depth = _ratio_to_median(newest.depth_usd_100bps, [book.depth_usd_100bps for book in earlier])
+    return LiquidityProfile(
+        symbol=newest.symbol,
+        as_of=as_of,
+        spread_bps=newest.spread_bps,
+        depth_usd_10bps=newest.depth_usd_10bps,
+        depth_usd_50bps=newest.depth_usd_50bps,
+        depth_usd_100bps=newest.depth_usd_100bps,
+        imbalance=newest.imbalance,
+        spread_change_24h_pct=None if spread is None else 100 * (spread - 1),
+        depth_change_24h_pct=None if depth is None else 100 * (depth - 1),
+        books_used=len(earlier),
+        regime=None if depth is None else liquidity_regime(depth),
+    )
+
+
+def liquidity_regime(depth_ratio: float) -> LiquidityRegime:
+    """The regime of a depth by its ratio to the median."""
+    if depth_ratio < THIN_RATIO:
+        return "thin"
+    return "deep" if depth_ratio > DEEP_RATIO else "normal"
+
+
+def _ratio_to_median(newest: float, earlier: Sequence[float]) -> float | None:
+    middle = median(earlier) if len(earlier) >= LEAST_BOOKS else 0.0
+    return newest / middle if middle > 0 else None
+
+
 FundingRegime = Literal["crowded_long", "long_leaning", "neutral", "short_leaning", "crowded_short"]
 
 # 0.02 % in eight hours is twice the interest that a perp at its index pays; 0.05 % is a crowded side.
-LEANING_8H_E12 = 200_000_000
-CROWDED_8H_E12 = 500_000_000
+LEANING_8H_E12, CROWDED_8H_E12 = 200_000_000, 500_000_000
 # As the exchange names itself among the venues of predicted funding.
 OWN_VENUE = "HlPerp"
 
 # Contexts come once a minute, and a change over an hour may begin a little off.
-_TOLERANCE_1H_MS = 5 * MINUTE
-_TOLERANCE_24H_MS = 30 * MINUTE
+_TOLERANCE_1H_MS, _TOLERANCE_24H_MS = 5 * MINUTE, 30 * MINUTE
 
 SETTLED_BACK_MS = 2 * DAY + HOUR
 """How far back settlements are looked at: two of rates that are paid once a day, which are the rarest."""
 
-_LONGEST_INTERVAL_MS = DAY
-_DISTANCES = 3
+_LONGEST_INTERVAL_MS, _DISTANCES = DAY, 3
 
 
 class VenueRate(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Features of prices and books: returns, volatility, regime and liquidity, each a pure function of what was known.
+"""Features of prices: returns, volatility and regime, each a pure function of what was known.
 
 Returns. The move over missing bars is one return: for a price without drift the expected square of a move over k
 minutes is k times that of one minute, so the sum of squares stays right whether the missing minutes were quiet or
@@ -29,13 +29,6 @@ Regime tag of a window of closes:
 `classify_regime` is the function of seed 002 without the square roots: its defaults suit 100 five-minute bars and
 nothing else. Fewer than 12 closes are `unknown`. A price that is not positive is `unknown` to `classify_regime`; to
 `regime_of` the window cannot be classified: it is None, the null of a trade's tag.
-
-Liquidity profile: the newest book against the median of the books of the 24 h before it, as a change in percent;
-thin is a depth within 1 % below half its median, deep above twice (chosen, not fitted). There is no profile without
-a fresh book. With fewer than 72 earlier books, six hours of them, changes and regime are None.
-
-A book or an asset context is taken at one instant and may be used from its `bucket_ts` on, a bar from its end. When
-a fact arrived is not written on it: reads of the tape have already left out what was not known yet.
 """
 
 import math
@@ -44,40 +37,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ldexp, log
 from operator import attrgetter, truediv
-from statistics import median
-from typing import Literal, Protocol, TypeVar
+from typing import Literal
 
 import msgspec
 
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
-from tapebook.domain.market import Candle, Liquidity
-
-# Three books missed in a row, or fifteen contexts: what is older describes another market.
-STALE_AFTER_MS = 15 * MINUTE
-
-
-class InstantFact(Protocol):
-    """A fact about one instant."""
-
-    @property
-    def bucket_ts(self) -> int:
-        """When it was so."""
-        ...
-
-
-TakenFact = TypeVar("TakenFact", bound=InstantFact)
-
-
-def newest_fresh(snapshots: Iterable[TakenFact], *, as_of: int) -> TakenFact | None:
-    """The newest snapshot that is neither after `as_of` nor stale."""
-    usable = [snapshot for snapshot in snapshots if is_fresh(snapshot.bucket_ts, as_of=as_of)]
-    return max(usable, key=lambda snapshot: snapshot.bucket_ts, default=None)
-
-
-def is_fresh(instant: int, *, as_of: int) -> bool:
-    """Whether something that was so at an instant may stand for `as_of`."""
-    return 0 <= as_of - instant <= STALE_AFTER_MS
-
+from tapebook.domain.market import Candle
 
 _PARKINSON = 4 * math.log(2)
 _UNIT_BITS = 200
@@ -357,71 +322,3 @@ def _standard_deviation(returns: Sequence[float]) -> float:
     """Sample standard deviation (n − 1)."""
     mean = math.fsum(returns) / len(returns)
     return math.sqrt(math.fsum([(each - mean) ** 2 for each in returns]) / (len(returns) - 1))
-
-
-LiquidityRegime = Literal["thin", "normal", "deep"]
-
-THIN_RATIO, DEEP_RATIO = 0.5, 2.0
-# Six hours of books every five minutes: below that nobody knows what is usual.
-LEAST_BOOKS = 72
-ROUND_MS = 5 * MINUTE
-
-
-class LiquidityProfile(msgspec.Struct, frozen=True):
-    """The book now and against its day; the imbalance is positive when bids are heavier."""
-
-    symbol: str
-    as_of: int
-    spread_bps: float
-    depth_usd_10bps: float
-    depth_usd_50bps: float
-    depth_usd_100bps: float
-    imbalance: float
-    spread_change_24h_pct: float | None
-    depth_change_24h_pct: float | None
-    books_used: int
-    regime: LiquidityRegime | None
-
-
-def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityProfile | None:
-    """The profile at a moment, from one symbol's books."""
-    newest = newest_fresh(books, as_of=as_of)
-    if newest is None:
-        return None
-    earlier = _one_a_round(book for book in books if newest.bucket_ts - DAY <= book.bucket_ts < newest.bucket_ts)
-    spread = _ratio_to_median(newest.spread_bps, [book.spread_bps for book in earlier])
-    depth = _ratio_to_median(newest.depth_usd_100bps, [book.depth_usd_100bps for book in earlier])
-    return LiquidityProfile(
-        symbol=newest.symbol,
-        as_of=as_of,
-        spread_bps=newest.spread_bps,
-        depth_usd_10bps=newest.depth_usd_10bps,
-        depth_usd_50bps=newest.depth_usd_50bps,
-        depth_usd_100bps=newest.depth_usd_100bps,
-        imbalance=newest.imbalance,
-        spread_change_24h_pct=None if spread is None else 100 * (spread - 1),
-        depth_change_24h_pct=None if depth is None else 100 * (depth - 1),
-        books_used=len(earlier),
-        regime=None if depth is None else liquidity_regime(depth),
-    )
-
-
-def _one_a_round(books: Iterable[Liquidity]) -> list[Liquidity]:
-    """The first book of every five minutes."""
-    # Those stored in between are of restless hours and would outweigh the rest.
-    first: dict[int, Liquidity] = {}
-    for book in books:
-        first.setdefault(book.bucket_ts // ROUND_MS, book)
-    return list(first.values())
-
-
-def liquidity_regime(depth_ratio: float) -> LiquidityRegime:
-    """The regime of a depth by its ratio to the median."""
-    if depth_ratio < THIN_RATIO:
-        return "thin"
-    return "deep" if depth_ratio > DEEP_RATIO else "normal"
-
-
-def _ratio_to_median(newest: float, earlier: Sequence[float]) -> float | None:
-    middle = median(earlier) if len(earlier) >= LEAST_BOOKS else 0.0
-    return newest / middle if middle > 0 else None

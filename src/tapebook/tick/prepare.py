@@ -45,7 +45,7 @@ from tapebook.domain.agent import (
 )
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE
-from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, LookbackBars, Mid, SettledFunding
+from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position
 from tapebook.domain.run import DecisionRun, Watermarks
@@ -54,13 +54,13 @@ from tapebook.domain.text import QUOTES, short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience import PacketExperience
 from tapebook.experience.features import RawBars, cut_lookback
-from tapebook.library.search import documents_watermark
 from tapebook.log.store import StreamSetBack
+from tapebook.search.index import decode_search_terms
 from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, finished_bars
 from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_of, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
-from tapebook.tape.market_context import (
+from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
     MACRO_CHANNELS,
     PREDICTION_CHANNELS,
@@ -219,24 +219,26 @@ def _with_stored_features(tape: Tape, market: Market, *, view: View, version: Pa
     books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
     profile = liquidity_profile(books, as_of=view.as_of) if books else None
     features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
-    rows = {name: tape.feature(family, symbol, view=view) for name, family in FEATURE_FAMILIES.items()}
-    for name, row in rows.items():
+    context = tape.newest(AssetContext, symbol, view=view)
+    stored_at = context.bucket_ts if context else 0
+    for name, family in FEATURE_FAMILIES.items():
+        row = tape.feature(family, symbol, view=view)
         if row is not None:
+            stored_at = max(stored_at, row.bucket_ts)
             features.append(_feature(name, row.bucket_ts, _decode_metrics(row.metrics_json, symbol)))
     found = msgspec.structs.replace(
         market,
         liquidity=books[-1] if books else tape.newest(Liquidity, symbol, view=view),
-        context=tape.newest(AssetContext, symbol, view=view),
+        context=context,
         features=tuple(features),
     )
-    stored = [found.context, *rows.values()]
-    if version.derived_features and not any(_is_recent(each, view) for each in stored):
+    if version.derived_features and view.as_of - stored_at > STORED_FEATURE_MAX_AGE_MS:
         return _with_history_features(tape, found, view=view)
     return found
 
 
 # Of the prediction markets of an asset, those with the most money; titles are long, and the section has a cap.
-_SHOWN_PREDICTIONS = 2
+_SHOWN_PREDICTIONS, _SHOWN_CHANNEL = 2, "immediate_markets"
 _MOST_TITLE = 90
 
 
@@ -261,7 +263,7 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
 
 
 def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> Iterator[Feature]:
-    row = prediction_rows(tape, symbol, view=view).get("immediate_markets")
+    row = prediction_rows(tape, symbol, view=view, channels=(_SHOWN_CHANNEL,)).get(_SHOWN_CHANNEL)
     if row is None:
         return
     # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
@@ -276,8 +278,8 @@ def _prediction_line(row: Mapping[str, Any]) -> str:
     """One market in one line: its title is text of others, so it stands in quotes that it cannot close."""
     title = short_line(str(row.get("question", "")), _MOST_TITLE).translate(QUOTES)
     outcome = short_line(str(row.get("outcome")), 20).translate(QUOTES)
-    known = {name: row.get(name) for name in ("probability", "shift24h", "endsAt", "state")}
-    figures = " ".join(f"{name}={value}" for name, value in known.items() if value is not None)
+    names = ("probability", "shift24h", "endsAt", "state")
+    figures = " ".join([f"{name}={row[name]}" for name in names if row.get(name) is not None])
     return f'"{title}" outcome="{outcome}" {figures}'
 
 
@@ -303,10 +305,6 @@ def read_lookback(
                 return LookbackBars((), older)
         return LookbackBars()
     return cut((recent, tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)))
-
-
-def _is_recent(stored: FeatureRow | AssetContext | None, view: View) -> bool:
-    return stored is not None and view.as_of - stored.bucket_ts <= STORED_FEATURE_MAX_AGE_MS
 
 
 def _with_history_features(tape: Tape, market: Market, *, view: View) -> Market:
@@ -368,8 +366,22 @@ def _decode_metrics(text: str, symbol: str) -> dict[str, Any]:
 
 
 def _feature(name: str, bucket_ts: int, metrics: dict[str, Any]) -> Feature:
-    known = sorted((key, str(value)) for key, value in metrics.items() if value is not None)
+    known = [(key, str(metrics[key])) for key in sorted(metrics) if metrics[key] is not None]
     return Feature(name, bucket_ts, tuple(known))
+
+
+def documents_watermark(rooms: Rooms) -> int:
+    """The documents' watermark of this moment: all that is indexed here, and nothing that is not.
+
+    Without an index there are no documents, which costs a look at the disk.
+    """
+    if not rooms.indexes.has_index():
+        return 0
+    until = rooms.documents.log_head()
+    documents = rooms.documents.state_as_of(until)
+    indexed = rooms.indexes.open_index(decode_search_terms(documents.terms)).head()
+    # Terms count from their own event on, which may be behind the newest version.
+    return until if indexed >= documents.newest > 0 else min(indexed, until)
 
 
 def watermarks_now(
@@ -599,12 +611,11 @@ def _last_decision(
         run = book.last_run(deployment, symbol, seq=seq, expired_orders=version.expired_orders)
     else:
         run = book.last_run_until(deployment, symbol, seq=seq, until=until)
-    # Most decisions are to hold, or refused, and have no orders to ask for.
-    if run is None or not any(
-        [verdict.allowed and action.action != "hold" for action, verdict in zip(run.actions, run.verdicts, strict=True)]
-    ):
-        return run, ()
-    return run, book.order_outcomes(run.run_id, seq=seq)
+    for action, verdict in zip(run.actions, run.verdicts, strict=True) if run else ():
+        # Most decisions are to hold, or refused, and have no orders to ask for.
+        if run and verdict.allowed and action.action != "hold":
+            return run, book.order_outcomes(run.run_id, seq=seq)
+    return run, ()
 
 
 def _situation_marks(
@@ -617,8 +628,10 @@ def _situation_marks(
     shelf: MarketCache | None,
 ) -> dict[str, int]:
     """What is held, at its marks, and what is being traded, where there is a price; the market has its own already."""
-    own = _fresh_price_e8(market.mid, view)
-    found = {} if own is None else {market.symbol: own}
+    found, mid = dict[str, int](), market.mid
+    # A price of the last minute is the mark as it is; an older one is looked for again for what is at stake.
+    if mid is not None and view.as_of - mid.bucket_ts < MINUTE:
+        found[market.symbol] = mid.price_e8
     if not working and positions.keys() <= found.keys():
         return found
     others = {symbol: held for symbol, held in positions.items() if symbol not in found}
@@ -627,8 +640,3 @@ def _situation_marks(
         price = TapeQuotes(tape, view).mark_e8(symbol, at=view.as_of)
         found |= {} if price is None else {symbol: price}
     return found
-
-
-def _fresh_price_e8(mid: Mid | None, view: View) -> int | None:
-    """A price of the last minute is the mark as it is; an older one is looked for again for what is at stake."""
-    return mid.price_e8 if mid is not None and view.as_of - mid.bucket_ts < MINUTE else None

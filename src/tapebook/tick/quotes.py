@@ -20,11 +20,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tapebook.book.materializer import Account, Session, activity_of_session, day_start
+from tapebook.book.materializer import Account, Session, activity_of_session
 from tapebook.broker import MarketListing, OrderBook, Settlement
 from tapebook.domain.agent import Deployment
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
+from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.domain.money import E6
 from tapebook.domain.order import Fill
@@ -288,5 +288,5 @@ def account_activity(rooms: Rooms, deployment: Deployment, account: Account, *, 
         session = msgspec.structs.replace(session, closes=closes)
     held = session.held.values()
     # Most days begin with nothing held.
-    marks = position_marks(TapeQuotes(rooms.tape, view), held, at=day_start(view.as_of)) if held else {}
+    marks = position_marks(TapeQuotes(rooms.tape, view), held, at=floor_to_step(view.as_of, DAY)) if held else {}
     return _activity_cache((session, marks))

@@ -20,6 +20,7 @@ from collections.abc import Callable
 import msgspec
 
 from tapebook.book.decision_queue import KnownAsOf
+from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
 from tapebook.context import assemble_packet
 from tapebook.decision import EngineAnswer, Limits, move_of_order
 from tapebook.domain.agent import AgentProfile, Deployment
@@ -38,6 +39,23 @@ from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.prepare import LEARNING, OptionalReads, gather_situation, watermarks_now
 from tapebook.tick.record import record_decision
 from tapebook.wiring import Rooms
+
+
+def deploy_agent(rooms: Rooms, name: str) -> Deployment:
+    """The deployment of an agent's newest version, opened if it is new, moved on if the version is.
+
+    The first event of its stream names the version, and the ledger gets its opening deposit.
+    """
+    deployment = rooms.book.find_agent(name)
+    seq, now, agent = rooms.book.head(deployment.id), rooms.clock.now(), deployment.agent
+    if rooms.book.deployed_version(deployment.id, seq=seq) != deployment.version:
+        drafts = [draft_event(now, DeploymentOpened(agent.name, deployment.version, agent.broker))]
+        if seq == 0:
+            deposit = Posting("deposit", "", agent.starting_cash_usd_e6)
+            drafts.append(draft_event(now, LedgerPosted("opening", (deposit,), agent.starting_cash_usd_e6)))
+        rooms.book.append(deployment.id, drafts, expected_seq=seq)
+    return deployment
+
 
 LearnStep = Callable[[Rooms, Deployment], tuple[str, ...]]
 """Learns what is due, and says why where it could not."""

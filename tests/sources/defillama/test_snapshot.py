@@ -23,7 +23,7 @@ from tapebook.sources.defillama.wire import (
     read_protocols,
     read_stablecoins,
 )
-from tapebook.tape.market_context import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS, macro_subjects
+from tapebook.tape.registry import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS, macro_subjects
 from tapebook.tape.view import View
 
 NOW = parse_instant("2026-03-20T10:00:00Z")

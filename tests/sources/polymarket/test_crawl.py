@@ -23,8 +23,7 @@ from tapebook.sources.polymarket.crawl import (
     CrawlSettings,
     PolymarketCrawl,
 )
-from tapebook.tape.market_context import prediction_subject
-from tapebook.tape.registry import ASSETS
+from tapebook.tape.registry import ASSETS, prediction_subject
 from tapebook.tape.source import Source, SourceContext
 from tapebook.tape.view import NO_WATERMARK, View
 from tapebook.wiring import Rooms

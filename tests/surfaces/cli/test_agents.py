@@ -9,9 +9,8 @@ import pytest
 
 from tapebook.api import app
 from tapebook.decision import EngineAnswer
-from tapebook.desk.agents import deploy_agent
 from tapebook.tick.decide import Slot
-from tapebook.tick.story import tick
+from tapebook.tick.story import deploy_agent, tick
 from tests.desk.desks import desk, reply
 
 Run = Callable[..., tuple[int, str, str]]

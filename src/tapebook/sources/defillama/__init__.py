@@ -14,7 +14,7 @@ from tapebook.domain.market import FeatureRow
 from tapebook.sources._polling import PolledReplay, PolledSource, number_of
 from tapebook.sources.defillama.snapshot import NAME, DefiLlamaSnapshot, SnapshotSettings
 from tapebook.tape.families import Family
-from tapebook.tape.market_context import MACRO_CHANNELS
+from tapebook.tape.registry import MACRO_CHANNELS
 from tapebook.tape.source import Sink, SourceAdapter, SourceChannel, SourceContext
 from tapebook.tape.view import View
 

@@ -33,7 +33,7 @@ from tapebook.sources.defillama.wire import (
     read_protocols,
     read_stablecoins,
 )
-from tapebook.tape.market_context import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS
+from tapebook.tape.registry import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS
 from tapebook.tape.source import Sink, SourceProgress
 
 NAME = "defillama"

@@ -43,7 +43,7 @@ from tapebook.sources.polymarket.wire import (
     read_page,
     read_shifts,
 )
-from tapebook.tape.market_context import PREDICTION_CHANNELS, prediction_subject
+from tapebook.tape.registry import PREDICTION_CHANNELS, prediction_subject
 from tapebook.tape.source import Sink, SourceProblem, SourceProgress
 
 NAME = "polymarket"
