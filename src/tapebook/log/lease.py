@@ -92,14 +92,20 @@ class Leases:
         rows = self._db.all(_QUERIES.held_by_others, holder="")
         return [holder for stream_owner, _, holder, _, _ in rows if stream_owner == owner]
 
+    def available(self, streams: Iterable[Stream]) -> list[Stream]:
+        """Those of some streams that can be taken, by what `watch_others` saw: whose holder counts as dead come last."""
+        wanted = [stream for stream in streams if stream not in self._in_hand]
+        free = [stream for stream in wanted if stream not in self._seen]
+        # Taking over costs the other process its work, should it be alive after all.
+        return free + [stream for stream in wanted if self._is_dead(stream)]
+
     def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
         """Takes streams that nobody holds, or whose holder counts as dead by what `watch_others` saw."""
-        wanted = [stream for stream in streams if stream not in self._in_hand]
-        free = [stream for stream in wanted if stream not in self._seen][:most]
-        # Free ones first: taking over costs the other process its work, should it be alive after all.
-        dead = [stream for stream in wanted if self._is_dead(stream)][: most - len(free)]
-        if not free and not dead:
+        chosen = self.available(streams)[:most]
+        if not chosen:
             return []
+        free = [stream for stream in chosen if stream not in self._seen]
+        dead = chosen[len(free) :]
         # Always in one order, so that two processes cannot wait for each other.
         free_rows = [(each.owner, each.deployment, self._holder, self._holder) for each in sorted(free)]
         signs = [(each, self._seen[each]) for each in sorted(dead)]

@@ -82,12 +82,6 @@ class ArchivedRows:
         # Archived rows are older than those still here, so of one bucket they come first.
         return sorted(away + rows, key=lambda row: row[family.bucket_at])
 
-    def chunk_before(self, family: Family, chunk: int, granularity_sec: int = 0) -> int | None:
-        """The newest archived chunk before another one."""
-        where = {"table_name": family.table, "granularity_sec": granularity_sec, "chunk": chunk}
-        row = self._db.one(_QUERIES.archived_before, **where)
-        return row[0] if row else None
-
     def first_chunk(self, family: Family, granularity_sec: int) -> int | None:
         """The oldest archived chunk."""
         row = self._db.one(_QUERIES.archived_first, table_name=family.table, granularity_sec=granularity_sec)
