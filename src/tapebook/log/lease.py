@@ -93,7 +93,7 @@ class Leases:
         return [holder for stream_owner, _, holder, _, _ in rows if stream_owner == owner]
 
     def available(self, streams: Iterable[Stream]) -> list[Stream]:
-        """Those of some streams that can be taken, by what `watch_others` saw: whose holder counts as dead come last."""
+        """Streams that can be taken, by what `watch_others` saw; whose holder counts as dead come last."""
         wanted = [stream for stream in streams if stream not in self._in_hand]
         free = [stream for stream in wanted if stream not in self._seen]
         # Taking over costs the other process its work, should it be alive after all.
