@@ -311,9 +311,7 @@ def _shared_part(before: SymbolTwins, at: int) -> int:
     return max(0, min(part, ONE // 4))
 
 
-def _share_out(
-    row: Sequence[int], factors: Sequence[int], grown: int, *, share: int
-) -> tuple[tuple[int, ...], int]:
+def _share_out(row: Sequence[int], factors: Sequence[int], grown: int, *, share: int) -> tuple[tuple[int, ...], int]:
     """A row of trust after a slot: by what each earned, after sharing a part of all but cash, and after the cap of
     cash; and what cash had before that.
     """
