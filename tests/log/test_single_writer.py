@@ -1,6 +1,7 @@
 """A log that is alone knows without asking what its tables say."""
 
 from contextlib import closing
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -91,7 +92,7 @@ def test_events_whose_bodies_are_late_are_stored_like_any(steps: list[tuple[Stre
                 whole = [Draft(kind, 1, f'{{"whole":{number}}}') for kind in kinds]
                 drafts = list[Draft](whole)
                 if late:
-                    drafts[0] = LateDraft(kinds[0], 1, f"late {number}", finish=lambda body=whole[0].body: body)
+                    drafts[0] = LateDraft(kinds[0], 1, f"late {number}", finish=partial(str, whole[0].body))
                     texts[f"late {number}"] = whole[0].body
                 seq = sole.append(stream, drafts, expected_seq=plain.head(stream).seq)[-1].seq
                 assert seq == plain.append(stream, whole, expected_seq=plain.head(stream).seq)[-1].seq

@@ -9,7 +9,6 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tapebook import wiring
@@ -151,7 +150,7 @@ def storm(floor: Desk, *, seed: int, count: int) -> Ledger:
         symbol = chance.choice(AGENT.watchlist)
         if chance.random() < (0.1 if halted else 0.005):
             halted = _switched(floor, halted=halted, subject=chance.choice(["", target.id]))
-        asked = msgspec.structs.replace(opened, slot=Slot(target, symbol, floor.clock.now()))
+        asked = PreparedDecision(Slot(target, symbol, floor.clock.now()), opened.situation)
         ledger.read()
         conclude_decision(floor.rooms, asked, EngineAnswer(next(replies)))
         ledger.read()

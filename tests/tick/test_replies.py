@@ -80,7 +80,7 @@ def test_same_question_of_another_run_is_not_paid_again(floor: Desk, model: Mode
     assert run.usage == Usage("model-1", 900, 80, 400_000, 1)
     first = opened(floor, agent, branch="a")
     conclude_decision(floor.rooms, first, model.decide(first.packet))
-    beside = msgspec.structs.replace(first, slot=Slot(agent, "BTC", floor.clock.now(), branch="b"))
+    beside = PreparedDecision(Slot(agent, "BTC", floor.clock.now(), branch="b"), first.situation)
     kept = stored_answer(floor.rooms, beside)
     assert kept is not None and kept.usage == Usage("model-1", 0, 0, 0, 0) and kept.reply == model.text
     assert floor.rooms.replies.spent_usd_e6(agent.id, since=0) == 800_000
