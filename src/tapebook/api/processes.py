@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from tapebook.anchors import anchor_heads
 from tapebook.api.market import ALL_SOURCES
 from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
+from tapebook.database_wait import when_database_answers
 from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
 from tapebook.desk.aging import DemoProgress
@@ -26,7 +27,6 @@ from tapebook.report.demo import DemoReport, demo_report
 from tapebook.settings import profiles
 from tapebook.settings.config import load_config
 from tapebook.settings.logs import log_problems
-from tapebook.tick.heartbeat import when_database_answers
 from tapebook.wiring import Rooms
 
 _LOG = logging.getLogger("tapebook.ingest")
