@@ -138,9 +138,9 @@ def work(home: Path, thinks: float) -> None:
     for line in sys.stdin:
         rooms.clock = rooms.log._clock = ScaledClock(int(line), speed=1.0)
         made, cpu = worker.made, time.process_time()
-        while rooms.work.counts_by_state():
-            # As a worker of a desk does that has nothing in hand.
-            if not worker.turn():
+        # As a worker of a desk does: it waits when it has nothing in hand, and asks for no count before.
+        while worker.turn() or rooms.work.counts_by_state():
+            if not worker.is_busy:
                 rooms.work.wait_for_more(seconds=0.05)
         print(json.dumps({"made": worker.made - made, "cpu": time.process_time() - cpu}), flush=True)
     worker.close()

@@ -33,6 +33,7 @@ from tapebook import plug
 from tapebook.api import app
 from tests.db.templates import new_databases_as_copies
 from tests.matrix import EXAMPLES
+from tests.once import made_once
 
 GOLDEN = Path(__file__).parent / "golden"
 POSTGRES = pytest.StashKey[str]()
@@ -168,10 +169,11 @@ def tables_made_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def demo_hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with an hour of a demo in it, made once; only to be read or copied."""
-    folder = tmp_path_factory.mktemp("demo") / "home"
-    app.demo(folder, seconds=3.0, seed=7)
-    return folder
+    """A home with an hour of a demo in it, made once for all workers; only to be read or copied."""
+    made = made_once(
+        tmp_path_factory.getbasetemp(), "demo-hour", lambda folder: app.demo(folder / "home", seconds=3.0, seed=7)
+    )
+    return made / "home"
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,9 @@
 """The documents are true: the README runs, and every command, option, setting and error is written down."""
 
 import ast
-import io
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -18,28 +18,35 @@ from typer.main import get_command
 from tapebook import errors
 from tapebook.settings import config
 from tapebook.surfaces import cli
+from tests.package_source import nodes, tokens, tree
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 COMMANDS = (ROOT / "docs" / "commands.md").read_text("utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
+# The home of a command that names none.
+HOME = "home"
+ROOT_COMMAND = get_command(cli.root)
 
 
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_ten_lines_of_the_readme_print_what_stands_below_them(tmp_path: Path) -> None:
+def test_the_ten_lines_of_the_readme_print_what_stands_below_them(tmp_path: Path, demo_hour: Path) -> None:
     (code,), (result,) = blocks(README, "python"), blocks(README, "text")
+    # A demo that has ended already says again what it said (tests/replay/test_restart.py), in a third of the time.
+    shutil.copytree(demo_hour, tmp_path / "readme-home")
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout == result
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
 
 
 def test_the_commands_of_the_readme_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, demo_hour: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(demo_hour, tmp_path / HOME)
     lines = [line for block in blocks(README, "console") for line in block.splitlines() if line.startswith("tapebook ")]
     assert len(lines) >= 20
     for line in lines:
@@ -70,7 +77,7 @@ def test_every_command_that_a_page_shows_can_be_given() -> None:
 def refusal_of(line: str) -> str | None:
     """Why the command line does not take a line; None when it does. Nothing is run."""
     words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)[1:]
-    command: Any = get_command(cli.root)
+    command: Any = ROOT_COMMAND
     path = "tapebook"
     while words and words[0] in getattr(command, "commands", {}):
         command, path = command.commands[words[0]], f"{path} {words.pop(0)}"
@@ -82,9 +89,10 @@ def refusal_of(line: str) -> str | None:
 
 
 def test_the_first_steps_print_what_stands_below_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, demo_hour: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(demo_hour, tmp_path / HOME)
     monkeypatch.setenv("COLUMNS", "120")
     page = (ROOT / "docs" / "first-steps.md").read_text("utf-8")
     assert re.findall(r"^## (\d+)", page, re.MULTILINE) == [str(number) for number in range(1, 11)]
@@ -124,7 +132,7 @@ def rows_of_commands() -> dict[str, str]:
     return {re.sub(r"( [A-Z]+| \[[A-Z]+\])+$", "", name): rest for name, rest in rows}
 
 
-LEAVES = leaves(get_command(cli.root), "tapebook")
+LEAVES = leaves(ROOT_COMMAND, "tapebook")
 
 
 @pytest.mark.parametrize(("name", "command"), LEAVES, ids=[name for name, _ in LEAVES])
@@ -176,7 +184,7 @@ WHERE = re.findall(
 
 def names_defined_in(text: str) -> set[str]:
     """The functions and classes of a module, methods as `Class.method`."""
-    body = ast.parse(text).body
+    body = tree(text).body
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
     methods = {f"{of.name}.{node.name}" for of in classes for node in of.body if isinstance(node, defined)}
@@ -207,7 +215,6 @@ EXAMPLES = re.compile(
 
 
 @cache
-@cache
 def words_and_quotes() -> tuple[set[str], list[tuple[str, str]]]:
     """Every word of the source's code and SQL, and what docstrings and comments quote, with its file and line."""
     words = {path.stem for path in PACKAGE.rglob("*")} | {path.name for path in PACKAGE.rglob("*")}
@@ -216,9 +223,9 @@ def words_and_quotes() -> tuple[set[str], list[tuple[str, str]]]:
         words.update(re.findall(r"\w+", path.read_text("utf-8")))
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text("utf-8")
-        alone = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+        alone = [node.value for node in nodes(text) if isinstance(node, ast.Expr)]
         prose = {(node.lineno, node.col_offset) for node in alone if isinstance(node, ast.Constant)}
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in tokens(text):
             if token.type == tokenize.COMMENT or token.start in prose:
                 place = f"{path.relative_to(ROOT)}:{token.start[0]}"
                 quotes += [(place, quote) for quote in QUOTED.findall(token.string)]

@@ -5,7 +5,6 @@ to read, so they are counted here and a failure names the worst places. What is 
 """
 
 import ast
-import io
 import re
 import tokenize
 from collections import Counter
@@ -15,6 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+from tests.package_source import nodes, tokens, tree
 
 PACKAGE = Path(__file__).parent.parent / "src" / "tapebook"
 
@@ -31,7 +32,8 @@ SMALL_FILE = 60
 MOST_FILES = 30
 # A module here is loaded by its name, so that it has no importer, or only another of the folder that builds on it.
 ADAPTER_FOLDERS = ("archives", "brokers", "embedders", "engines", "exporters", "indexes", "models", "reflectors")
-CACHE = re.compile(r"\b(lru_cache|cache|cached_property|LastCall|SlidingMap)\b(?!\.)")
+CACHE_WORD = re.compile(r"lru_cache|cache|cached_property|LastCall|SlidingMap")
+CACHE = re.compile(rf"\b({CACHE_WORD.pattern})\b(?!\.)")
 
 
 @cache
@@ -42,16 +44,10 @@ def files() -> dict[str, str]:
     return found
 
 
-@cache
-def tree(text: str) -> ast.Module:
-    """The tree of a text, for all who only look at it."""
-    return ast.parse(text)
-
-
 def functions() -> Iterator[tuple[str, Function]]:
     """Every function and method, nested ones too, with its place."""
     for name, text in files().items():
-        for node in ast.walk(tree(text)):
+        for node in nodes(text):
             if isinstance(node, Function):
                 yield f"{name}:{node.lineno} {node.name}", node
 
@@ -84,18 +80,18 @@ def positional(function: Function) -> int:
 
 def comments_and_code(text: str) -> tuple[int, int]:
     """Comment lines (without pragmas) and code lines (without docstrings)."""
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    comments = sum(token.type == tokenize.COMMENT and not PRAGMA.match(token.string) for token in tokens)
+    found = tokens(text)
+    comments = sum(token.type == tokenize.COMMENT and not PRAGMA.match(token.string) for token in found)
     code: set[int] = set()
-    for token in tokens:
+    for token in found:
         if token.type not in NOT_CODE:
             code.update(range(token.start[0], token.end[0] + 1))
-    return comments, len(code - _docstring_lines(tree(text)))
+    return comments, len(code - _docstring_lines(text))
 
 
-def _docstring_lines(module: ast.Module) -> set[int]:
+def _docstring_lines(text: str) -> set[int]:
     lines: set[int] = set()
-    for node in ast.walk(module):
+    for node in nodes(text):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node) is not None:
             lines.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return lines
@@ -124,7 +120,7 @@ def class_places(texts: dict[str, str]) -> dict[str, list[str]]:
     """Where each class name is defined."""
     found: dict[str, list[str]] = {}
     for name, text in texts.items():
-        for node in ast.walk(tree(text)):
+        for node in nodes(text):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(f"{name}:{node.lineno}")
     return found
@@ -134,7 +130,7 @@ def importers(texts: dict[str, str]) -> dict[str, set[str]]:
     """Which modules import each module of the package, wherever in the module they do."""
     found: dict[str, set[str]] = {name: set() for name in texts}
     for name, text in texts.items():
-        for node in ast.walk(tree(text)):
+        for node in nodes(text):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tapebook"):
                 folder = (node.module or "").split(".")[1:]
                 for alias in node.names:
@@ -163,7 +159,12 @@ def crumbs(texts: dict[str, str]) -> list[str]:
 def global_caches(text: str) -> list[str]:
     """Functions and values of a module that remember calls for as long as the process lives."""
     found = []
+    lines = text.splitlines()
     for node in tree(text).body:
+        # To write a node as text again takes a hundred times as long as to look at its lines.
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        if not any(CACHE_WORD.search(line) for line in lines[first - 1 : node.end_lineno]):
+            continue
         if isinstance(node, Function) and any(CACHE.search(ast.unparse(each)) for each in node.decorator_list):
             found.append(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value and CACHE.search(ast.unparse(node.value)):
@@ -311,7 +312,7 @@ COUNTED = re.compile(
 def fixed_plurals(text: str) -> list[int]:
     """The lines of a source where a number that may be one is followed by a noun that is always plural."""
     found = []
-    for node in ast.walk(tree(text)):
+    for node in nodes(text):
         parts = node.values if isinstance(node, ast.JoinedStr) else []
         for place, (number, words) in enumerate(pairwise(parts)):
             before = parts[place - 1] if place else None
@@ -346,7 +347,7 @@ BROAD_HANDLERS = {
 def test_broad_handlers_are_where_they_belong() -> None:
     places: dict[str, list[int]] = {}
     for name, text in files().items():
-        for node in ast.walk(tree(text)):
+        for node in nodes(text):
             if not isinstance(node, ast.ExceptHandler):
                 continue
             if node.type is None or re.search(r"\bException\b", ast.unparse(node.type)):

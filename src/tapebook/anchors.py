@@ -207,6 +207,13 @@ def _newest_anchor(archive: Archive, noted: NotedAnchor) -> NotedAnchor:
     return noted
 
 
+def newest_tape_mark(rooms: Rooms) -> TapeMark:
+    """The tape as the newest anchor that the book has noted names it; an empty one without any anchor."""
+    number = rooms.log.newest_anchor().number
+    content = rooms.archive.get(_anchor_key(number)) if number else None
+    return TapeMark() if content is None else _decode_anchor(content).tape
+
+
 def note_restore(rooms: Rooms) -> int:
     """Has a book that was just restored know which anchors name what was lost; returns how many there are."""
     noted = rooms.log.newest_anchor()

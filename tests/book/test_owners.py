@@ -239,7 +239,7 @@ def test_kept_replies_and_work_of_another_are_not_seen(theirs: Theirs) -> None:
     assert (other.stored_reply("k"), other.spent_usd_e6(name, since=0)) == (None, 0)
     work = DecisionQueue(rooms.book_db, owner="somebody else", leases=rooms.leases)
     assert rooms.work.waiting_deployments(most=9) and rooms.work.queued_for(name) and rooms.work.counts_by_state()
-    assert (work.waiting_deployments(most=9), work.queued_for(name), work.counts_by_state()) == ([], [], {})
+    assert (work.waiting_deployments(most=9), work.queued_for(name), work.counts_by_state()) == ({}, [], {})
     assert (
         rooms.work.deployments_with_positions(before=ALL * ALL)
         and rooms.work.deployments_with_orders()

@@ -13,11 +13,9 @@ from tapebook.context.render import (
     RenderedSection,
     Rows,
     SectionLayout,
-    join_lines,
     make_heading,
-    render_lines,
     render_rows,
-    user_text,
+    render_written,
 )
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.packet import Section
@@ -49,8 +47,8 @@ def drawn_by_line(room: int, section: Section, *, oldest_first: bool = False) ->
     """The same, each line counted by itself."""
     layout, rows = layout_of(section, oldest_first=oldest_first), section.rows
     texts = tuple(" ".join(row) for row in rows)
-    lines = join_lines(layout, (rows, texts, tuple(map(line_tokens, texts)), tuple(map(canonical_json, rows))))
-    return render_lines(layout, make_heading(section.title), lines, room)
+    written = list(zip(rows, texts, map(line_tokens, texts), map(canonical_json, rows), strict=True))
+    return render_written(layout, make_heading(section.title), written, room)
 
 
 def numbered(count: int) -> Section:
@@ -82,11 +80,6 @@ def test_a_section_is_the_same_drawn_at_once_or_line_by_line(
         # Where it begins is kept with its lines alone.
         assert msgspec.structs.replace(by_line, opening=at_once.opening) == at_once
         assert by_line.content.startswith(by_line.opening) and by_line.tokens == text_tokens(by_line.text)
-
-
-def test_sections_stand_apart_by_an_empty_line() -> None:
-    assert user_text(["## A\n- a: 1", "## B"]) == "## A\n- a: 1\n\n## B"
-    assert user_text([]) == ""
 
 
 # The heading alone costs 4, with how many are shown 10; a row costs 3.

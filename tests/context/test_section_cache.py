@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.render import Rows, SectionCache, SectionLayout, fact_text
+from tapebook.context.render import MOST_WRITTEN, Rows, SectionCache, SectionLayout, fact_text
 
 View = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -67,12 +67,35 @@ def test_of_a_window_that_moves_on_one_line_is_written() -> None:
     assert counted.written == [(str(number), "") for number in range(7)]
 
 
-def test_of_items_that_come_and_go_those_that_were_there_are_not_written_again() -> None:
+def test_of_items_that_come_and_go_those_that_were_there_lately_are_not_written_again() -> None:
     counted = Counted(by_item=True)
     panel = SectionCache(counted.layout)
     for names in ("abc", "xabc", "cb", "a"):
         panel.render(("t", tuple((name, "") for name in names)))
-    assert counted.written == [(name, "") for name in "abcxa"]
+    assert counted.written == [(name, "") for name in "abcx"]
+
+
+def test_lines_of_items_are_kept_up_to_a_number() -> None:
+    counted = Counted(by_item=True)
+    panel = SectionCache(counted.layout)
+    for number in (*range(MOST_WRITTEN + 2), 0):
+        drawn = panel.render(("t", ((str(number), ""),)))
+        assert drawn is not None and drawn.text == f"## t\n- {number}: "
+    assert counted.written.count(("0", "")) == 2 and len(counted.written) == MOST_WRITTEN + 3
+
+
+def test_a_section_that_was_cut_gets_a_heading_that_says_so_whatever_stood_before() -> None:
+    panel = SectionCache(Counted(by_item=True).layout)
+    asked = (("12:00", None), ("12:05", 13), ("12:10", 13), ("12:15", None), ("12:20", None))
+    shown = [panel.render((title, FACTS), cap=cap) for title, cap in asked]
+    heads = [(drawn.text.split("\n")[0], drawn.section.title, len(drawn.section.rows)) for drawn in shown if drawn]
+    assert heads == [
+        ("## 12:00", "12:00", 2),
+        ("## 12:05 (0 of 2 shown)", "12:05", 0),
+        ("## 12:10 (0 of 2 shown)", "12:10", 0),
+        ("## 12:15", "12:15", 2),
+        ("## 12:20", "12:20", 2),
+    ]
 
 
 @pytest.mark.parametrize("bare", [False, True])

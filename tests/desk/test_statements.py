@@ -15,6 +15,7 @@ from tapebook.db.sqlite import SqliteDatabase
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
+from tapebook.tape.view import View
 from tapebook.tick.prepare import FEATURE_FAMILIES
 from tests.desk.worker_harness import START, Asked, Shop, buys, holds, shops, work
 from tests.replay.stage import Stage
@@ -161,3 +162,17 @@ def test_hold_by_itself_asks_the_book_twelve_times_at_most(home: Path, statement
         assert worker.made == 1 and shop.clock.now() == START + 15 * MINUTE
     counted = Counter({name: times for name, times in statements.items() if not name.startswith("tape ")})
     assert sum(counted.values()) <= MOST_ALONE_IN_BOOK, counted.most_common()
+
+
+def test_what_the_tape_does_not_have_is_found_missing_by_two_statements(
+    home: Path, statements: Counter[str]
+) -> None:
+    with shops(home, 1) as (shop,):
+        shop.quote(*SYMBOLS[:1])
+        view = View(shop.clock.now())
+        # The numbers of symbols are read once.
+        assert shop.rooms.tape.newest(Mid, SYMBOLS[0], view=view)
+        statements.clear()
+        for family in FEATURE_FAMILIES.values():
+            assert shop.rooms.tape.feature(family, SYMBOLS[0], view=view) is None
+    assert sum(statements.values()) == 2 * len(FEATURE_FAMILIES), statements

@@ -291,6 +291,51 @@ def test_room_in_flight_and_batches_are_kept(home: Path) -> None:
         assert holders(one) == []
 
 
+def test_worker_takes_deployments_for_the_room_it_has_and_leaves_the_others(home: Path) -> None:
+    text = (home / "tapebook.toml").read_text().replace("calls_in_flight = 200", "calls_in_flight = 3")
+    (home / "tapebook.toml").write_text(text)
+    with shops(home) as (one, other):
+        one.hire(*(AgentProfile(f"a{number}", ("BTC", "ETH"), cadence_ms=5 * MINUTE) for number in range(5)))
+        one.quote("BTC", "ETH")
+        assert one.list_due() == 10
+        asks, late = Later(), Later()
+        first, second = one.worker(asks), other.worker(late)
+        first.turn(wait_seconds=0)
+        taken = holders(one)
+        assert len(taken) == 2, "four decisions for three places"
+        second.turn(wait_seconds=0)
+        assert len(holders(one)) == 4 and set(taken) < set(holders(one))
+        while one.rooms.work.counts_by_state():
+            asks.ask()
+            late.ask()
+            first.turn(wait_seconds=0)
+            second.turn(wait_seconds=0)
+        assert first.made + second.made == 10 and abs(first.made - second.made) <= 2
+        assert verified(one)
+
+
+def test_worker_that_was_too_late_looks_again_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (home / "tapebook.toml").read_text().replace("calls_in_flight = 200", "calls_in_flight = 1")
+    (home / "tapebook.toml").write_text(text)
+    with shops(home) as (one, other):
+        one.hire(*(AgentProfile(f"a{number}", ("BTC",), cadence_ms=5 * MINUTE) for number in range(3)))
+        one.quote("BTC")
+        assert one.list_due() == 3
+        first, second = one.worker(Later()), other.worker(Later())
+        choose = second._deployments_for_room
+
+        def choose_and_sleep() -> Any:
+            chosen = choose()
+            if not first.is_busy:
+                first.turn(wait_seconds=0)
+                assert holders(one) == [chosen[0].deployment]
+            return chosen
+
+        monkeypatch.setattr(second, "_deployments_for_room", choose_and_sleep)
+        second.turn(wait_seconds=0)
+        assert first.is_busy and second.is_busy and len(holders(one)) == 2
+
+
 def test_stale_worker_cannot_fail_a_run_either(two: tuple[Shop, Shop]) -> None:
     """What was lost is not ours to record as failed, even when nobody holds it any more."""
     one, other = two

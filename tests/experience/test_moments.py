@@ -302,7 +302,7 @@ def test_memory_is_bounded_and_reads_older_moments_again(market: list[Candle], m
                 (desk.seq, seen.vector, desk.experience.similar("d", seen.vector, seq=desk.seq, settings=settings))
             )
             memory = desk.experience.moments._memories["d"]
-            assert len(memory._joined_at) <= 80 and len(memory._times) <= 80
+            assert len(memory._joined_at) == len(memory._joined) <= 80 and len(memory._vectors) <= 80
         assert memory.joined_count(desk.seq) == 216 and not memory.holds(told[100][0], size=40)
         assert sum(found is not None for _, _, found in told) > 100
         # Backwards, then forwards: each older prefix is read from the table, and what follows it is added.

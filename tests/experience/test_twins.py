@@ -217,7 +217,7 @@ def test_the_mix_is_never_further_behind_the_majority_than_its_bound(
             gained = gain_of_equal(before, twins)
             mixed = twins.mix_e9 - before.mix_e9 - (twins.cut_e9 - before.cut_e9)
             behind += gained - mixed
-            z, kept = gained / twins.scale_e9, 1 - _shared_part(twins, before) / ONE
+            z, kept = gained / twins.scale_e9, 1 - _shared_part(before, twins.at) / ONE
             allowed += twins.scale_e9 * (eta * z * z - math.log(kept) / eta)
             known = twins.scale_e9 * math.log(ONE / prior_shares(3, AWAKE_MASS)[1]) / eta
             assert behind <= known + allowed + 10 * (number + 1)

@@ -1,13 +1,16 @@
-"""Homes that ran undisturbed, made once per worker; a test that writes takes a copy."""
+"""Homes that ran undisturbed, made once for all workers; a test that writes takes a copy."""
 
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tapebook.api import app
+from tests.once import made_once
 from tests.replay import desk, storm
 
 Tellers = Callable[[desk.StoryName], Path]
@@ -29,25 +32,21 @@ def place(workshop: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def recorded(workshop: Path) -> Path:
-    """The small desk's home after all its hours; only to be read."""
-    home = workshop / "desk"
-    desk.trade(home)
-    return home
+def told(tmp_path_factory: pytest.TempPathFactory) -> Tellers:
+    """`told(story)` is the home of a story after all its hours; only to be read."""
+    base = tmp_path_factory.getbasetemp()
+
+    @cache
+    def tell(story: desk.StoryName) -> Path:
+        return made_once(base, f"desk-{story}", lambda folder: desk.trade(folder / "home", story=story)) / "home"
+
+    return tell
 
 
 @pytest.fixture(scope="session")
-def told(recorded: Path, workshop: Path) -> Tellers:
-    """`told(story)` is the home of a story after all its hours; only to be read."""
-    homes: dict[desk.StoryName, Path] = {"trends": recorded}
-
-    def tell(story: desk.StoryName) -> Path:
-        if story not in homes:
-            homes[story] = workshop / story
-            desk.trade(homes[story], story=story)
-        return homes[story]
-
-    return tell
+def recorded(told: Tellers) -> Path:
+    """The small desk's home after all its hours; only to be read."""
+    return told("trends")
 
 
 @pytest.fixture
@@ -63,8 +62,13 @@ def copied(recorded: Path, place: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shown(workshop: Path) -> tuple[Path, app.DemoReport]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, app.DemoReport]:
     """A demo that nobody disturbed, and its report; only to be read."""
-    home = workshop / "demo"
-    report = app.demo(home, seconds=storm.SECONDS, seed=storm.SEED)
-    return home, report
+
+    def make(folder: Path) -> None:
+        report = app.demo(folder / "home", seconds=storm.SECONDS, seed=storm.SEED)
+        (folder / "report").write_bytes(msgspec.json.encode(report))
+
+    made = made_once(tmp_path_factory.getbasetemp(), "demo-shown", make)
+    report = msgspec.json.decode((made / "report").read_bytes(), type=app.DemoReport)
+    return made / "home", msgspec.structs.replace(report, home=str(made / "home"))

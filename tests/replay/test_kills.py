@@ -53,7 +53,7 @@ def test_storm_of_kills_changes_nothing(place: Path, shown: tuple[Path, app.Demo
 
 KINDS = ("opens", "turns", "closes")
 EVERY = [pytest.param(kind, every, marks=pytest.mark.soak) for kind in KINDS]
-NORMAL = [("opens", some(12)), ("turns", some(6)), ("closes", some(6))]
+NORMAL = [("opens", some(6)), ("turns", some(3)), ("closes", some(3))]
 
 
 @pytest.mark.parametrize(("kind", "points"), [*NORMAL, *EVERY])
@@ -63,7 +63,7 @@ def test_ended_before_every_act_of_a_tick_with_an_order(kind: str, points: Point
     assert all(f"INSERT INTO {table}" in written for table in ("orders", "fills", "wallet_ledger", "positions"))
 
 
-@pytest.mark.parametrize("points", [some(10), pytest.param(every_other_disk, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("points", [some(5), pytest.param(every_other_disk, marks=pytest.mark.soak)])
 def test_ended_before_every_act_of_the_first_start(points: Points, place: Path) -> None:
     acts = compare_ends(start_desk, Stage(place), points=points)
     written = " ".join(acts)
@@ -107,7 +107,7 @@ def test_killed_by_the_system_at_evenly_spread_acts(
 @pytest.mark.parametrize(
     ("hands", "store", "kind", "most"),
     [
-        *(("crew", "SQLite", "opens", 6), ("crew", "SQLite", "is liquidated", 3)),
+        *(("crew", "SQLite", "opens", 3), ("crew", "SQLite", "is liquidated", 2)),
         *(("desk", "PostgreSQL", "turns", 2), ("desk", "SQLite", "waits", 2)),
         pytest.param("crew", "SQLite", "is liquidated", 12, marks=pytest.mark.soak),
         pytest.param("desk", "PostgreSQL", "turns", 8, marks=pytest.mark.soak),

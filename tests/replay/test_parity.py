@@ -2,6 +2,7 @@
 and hashes, all of them.
 """
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tapebook.settings.config import FILE
 from tests.replay.parity import assert_parity
 
 SEED = 50
-MINUTES_75 = 3.75
+MINUTES_45 = 2.25
+MINUTES_90 = 4.5
 MINUTES_757 = 81.0
 AGENTS = ("btc-5m", "alts-15m")
 
@@ -23,11 +25,10 @@ def end_of(seconds: float) -> int:
     return DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
 
 
-def test_demo_through_sockets_is_a_backtest_over_its_tape(place: Path) -> None:
-    home = place / "home"
-    app.demo(home, seconds=MINUTES_75, seed=SEED)
-    five, quarter = (assert_parity(home, agent, start=DEMO_START, end=end_of(MINUTES_75)) for agent in AGENTS)
-    assert (five.decisions, quarter.decisions) == (2 * 15, 4 * 5)
+def test_demo_through_sockets_is_a_backtest_over_its_tape(place: Path, shown: tuple[Path, app.DemoReport]) -> None:
+    home = shutil.copytree(shown[0], place / "home")
+    five, quarter = (assert_parity(home, agent, start=DEMO_START, end=end_of(MINUTES_90)) for agent in AGENTS)
+    assert (five.decisions, quarter.decisions) == (2 * 18, 4 * 6)
     assert five.trades and quarter.trades and quarter.waited
     assert not five.unfinished and not quarter.unfinished
 
@@ -38,8 +39,8 @@ def test_decisions_that_wait_in_vain_are_the_same_too(place: Path) -> None:
     app.demo(home, seconds=0.0, seed=SEED)
     settings = (home / FILE).read_text("utf-8")
     (home / FILE).write_text(settings.replace("bar_wait_seconds = 6", "bar_wait_seconds = 3"), "utf-8")
-    app.demo(home, seconds=MINUTES_75, seed=SEED)
-    found = assert_parity(home, "alts-15m", start=DEMO_START, end=end_of(MINUTES_75))
+    app.demo(home, seconds=MINUTES_45, seed=SEED)
+    found = assert_parity(home, "alts-15m", start=DEMO_START, end=end_of(MINUTES_45))
     assert found.unfinished and found.unfinished <= found.waited
 
 

@@ -14,7 +14,8 @@ from tapebook.tick.decide import Slot
 from tapebook.tick.story import tick
 from tests.replay import desk, storm
 from tests.replay.home_fingerprint import Remains
-from tests.replay.moments import moment
+from tests.replay.moments import base_before, moment
+from tests.replay.stage import Stage
 
 
 def test_opening_ten_times_changes_nothing(copied: Path) -> None:
@@ -67,7 +68,8 @@ def test_every_tick_again_is_no_event(copied: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["opens", "turns", "closes"])
 def test_tick_with_an_order_again_is_no_event_before_its_fill(kind: str, recorded: Path, place: Path) -> None:
-    home, when = place / "home", moment(recorded, kind)
+    when = moment(recorded, kind)
+    home = base_before(when, Stage(place))
     desk.trade(home, until=when)
     before = Remains.of(home)
     with desk.opened(home) as (rooms, _):
@@ -82,7 +84,8 @@ def test_tick_with_an_order_again_is_no_event_before_its_fill(kind: str, recorde
 
 
 def test_tick_after_its_fill_gives_the_same_decision(recorded: Path, place: Path) -> None:
-    home, when = place / "home", moment(recorded, "opens")
+    when = moment(recorded, "opens")
+    home = base_before(when, Stage(place))
     desk.trade(home, until=when)
     with desk.opened(home) as (rooms, clock):
         deployments = desk.deployments(rooms)

@@ -18,6 +18,7 @@ from pathlib import Path
 from tapebook.anchors import try_anchor_heads
 from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
+from tapebook.desk.tape_recovery import recover_lost_tape
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import iso_text, parse_instant
 from tapebook.errors import BadInput, HomeError
@@ -55,6 +56,7 @@ class OpenHome:
         demo = clock is None and is_demo_home(path)
         demo_clock, system = VirtualClock(DEMO_START) if demo else None, SystemClock()
         rooms = Rooms(path, clock=clock or demo_clock or system, slot=recall)
+        recover_lost_tape(rooms)
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(rooms.tape.head()[1])
         return cls(rooms, demo_clock=demo_clock)

@@ -19,6 +19,7 @@ from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
 from tapebook.desk.aging import DemoProgress
 from tapebook.desk.supervisor import await_role
+from tapebook.desk.tape_recovery import recover_lost_tape
 from tapebook.errors import HomeError, RoleLost
 from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home, write_once
 from tapebook.ingest.live import IngestProgress, clock_address, ingest_live
@@ -76,6 +77,7 @@ async def ingest(
         rooms = when_database_answers(lambda: Rooms(home, clock=clock), **wait)
         try:
             if await_role(rooms.tape_db, "ingest", owner=rooms.config.owner, **wait):
+                recover_lost_tape(rooms)
                 left = None if end is None else max(0.0, end - elapsed_seconds())
                 await ingest_live(rooms, url=url, seconds=left, report=log_problems(_LOG, report))
         except RoleLost:

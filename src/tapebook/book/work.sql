@@ -19,15 +19,17 @@ SELECT (
 );
 
 -- name: waiting
--- Deployments with decisions to make: since when, and when the last scheduled one was made, 0 before the first. A slot
--- that expired before anybody looked at it is no decision.
+-- Deployments with decisions to make: since when, when the last scheduled one was made, 0 before the first, and how many
+-- they are. A slot that expired before anybody looked at it is no decision.
 SELECT w.deployment, w.since, COALESCE((
     SELECT r.as_of FROM decision_runs r
     WHERE r.owner = :owner AND r.deployment = w.deployment AND r.run_trigger = 'schedule'
         AND NOT (r.status = 'expired' AND r.packet_sha256 = '')
     ORDER BY r.seq DESC LIMIT 1
-), 0)
-FROM (SELECT deployment, MIN(scheduled_for) AS since FROM work WHERE owner = :owner GROUP BY deployment) w;
+), 0), w.waiting
+FROM (
+    SELECT deployment, MIN(scheduled_for) AS since, COUNT(*) AS waiting FROM work WHERE owner = :owner GROUP BY deployment
+) w;
 
 -- name: of
 -- What a deployment has to decide, oldest first, and whether that was done: a scheduler that lists a decision while it is

@@ -5,7 +5,7 @@
    document or a model's prose can;
 2. each section makes its typed rows, and `render` keeps those that fit its cap and writes the text; what was
    rendered for the packet before stays (`PacketCache`, `SectionCache`), and what depends on the market alone is
-   rendered once for all agents that see it (`render_market_sections`);
+   rendered once for all agents that see it (`MarketSectionCaches`);
 3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way
    (`_render_own_sections`);
 4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text;
@@ -18,7 +18,6 @@ from math import isfinite
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from tapebook.context import market_sections, memory_sections, renderer_2, renderer_3
 from tapebook.context.formatting import (
@@ -32,7 +31,8 @@ from tapebook.context.formatting import (
     text_tokens,
     whole_usd_text,
 )
-from tapebook.context.render import RenderedSection, SectionCache, SectionLayout, user_text
+from tapebook.context.market_sections import PortfolioView
+from tapebook.context.render import RenderedSection, SectionCache, SectionLayout
 from tapebook.context.situation import CURRENT_RENDERER, Market, Situation, version_of
 from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
 from tapebook.domain.cache import LastCall
@@ -198,88 +198,84 @@ SECTION_CAPS = {layout.name: layout.cap for layout in MARKET_SECTIONS} | {
 
 def assemble_packet(situation: Situation) -> Packet:
     """The packet of a situation."""
-    seen, agent = situation.market, situation.deployment.agent
-    renderer = situation.renderer
-    board = packet_cache(situation.deployment.id, seen.symbol, agent.context, renderer)
-    system = board.system((agent, situation.lessons if "lessons" in agent.context.rooms else None))
-    drawn = render_market_sections(seen, renderer)
-    _render_own_sections(drawn, situation, board, room=MEMORY_CAP - system.lessons_tokens)
-    names, sections, texts, encoded, tokens, contents, openings = zip(*map(astuple, drawn), strict=True)
-    opening, last = openings[0], sections[-1]
+    market, agent, renderer = situation.market, situation.deployment.agent, situation.renderer
+    board = packet_cache(situation.deployment.id, market.symbol, agent.context, renderer)
+    shared = market_section_caches(market.symbol, market.bar_minutes, len(market.bars), renderer)
+    system = board.system((agent, situation.lessons if board.shows_lessons else None))
+    account = market_sections.look_at_portfolio(situation)
+    drawn = shared.render(market)
+    drawn += _render_own_sections(situation, account, board, room=MEMORY_CAP - system.lessons_tokens)
+    sections, opening = tuple([each.section for each in drawn]), drawn[0].opening
+    section_tokens = {each.section.name: each.tokens for each in drawn}
+    contents = [each.content for each in drawn]
+    contents[0] = contents[0][len(opening) :]
     inputs = board.begun_inputs((system.content, opening))
     # Only what is shown may be cited: the guard refuses the rest.
-    cited = len(last.rows) if last.name == memory_sections.CITATIONS_SECTION.name else 0
+    cited = len(sections[-1].rows) if sections[-1].name == memory_sections.CITATIONS_SECTION.name else 0
     return Packet(
-        agent=agent.name,
-        symbol=seen.symbol,
-        as_of=situation.as_of,
-        renderer=renderer,
-        system=system.text,
-        text=user_text(texts),
-        sections=sections,
+        agent.name,
+        market.symbol,
+        situation.as_of,
+        renderer,
+        system.text,
+        "\n\n".join([each.text for each in drawn]),
+        sections,
         # The empty line between two sections is one more.
-        tokens=system.tokens + sum(tokens) + len(tokens) - 1,
-        section_tokens=dict(zip(names, tokens, strict=True)),
-        inputs_sha256=_finish_hash(inputs, b",".join(contents)[len(opening) :] + b"]]"),
-        sha256=_finish_hash(system.begun, b"\n\n".join(encoded)),
+        system.tokens + sum(section_tokens.values()) + len(drawn) - 1,
+        section_tokens,
+        inputs_sha256=_finish_hash(inputs, b",".join(contents) + b"]]"),
+        sha256=_finish_hash(system.begun, b"\n\n".join([each.encoded for each in drawn])),
         segments=system.segments,
         citations=situation.citations[:cited],
-        facts=decision_facts(situation),
+        facts=decision_facts(situation, account, shared.bar_prices(market.bars)),
     )
 
 
-def decision_facts(situation: Situation) -> DecisionFacts:
+def decision_facts(situation: Situation, account: PortfolioView, bars: BarPrices) -> DecisionFacts:
     """The figures of a situation that rules and the ensemble reckon with."""
-    market, caps = situation.market, situation.deployment.agent.caps
-    held, equity, used = _account_figures(situation)
-    funding, age, hours = _funding_figures(market)
-    book = market.liquidity
+    market, caps, trust, followed = situation.market, account.caps, situation.trust, situation.followed
+    held = used = 0
+    for position, _, value in account.held:
+        used += abs(value)
+        if position.symbol == market.symbol:
+            held = value
+    for _, added in account.working:
+        used += added
+    context, settled, book = market.context, market.settled, market.liquidity
+    # The hourly rate of funding, when it was known, and every how many hours it is settled.
+    funding: tuple[int | None, int | None, int] = (None, None, 1)
+    if context is not None:
+        funding = (context.funding_e12, market.as_of - context.bucket_ts, 1)
+    elif settled is not None:
+        hourly = divide_half_even(settled.rate_e12, settled.interval_hours)
+        funding = (hourly, market.as_of - settled.bucket_ts, settled.interval_hours)
     return DecisionFacts(
         symbol=market.symbol,
         as_of=situation.as_of,
-        bars=_market_caches(market, situation.renderer).bar_prices(market.bars),
+        bars=bars,
         price_e8=None if market.mid is None else market.mid.price_e8,
         regime=market.regime,
         # A book without two sides has no spread to speak of.
         half_spread_ppm=None if book is None or not isfinite(book.spread_bps) else max(0, round(book.spread_bps * 50)),
-        funding_e12=funding,
-        funding_age_ms=age,
-        funding_hours=hours,
+        funding_e12=funding[0],
+        funding_age_ms=funding[1],
+        funding_hours=funding[2],
         held_usd_e6=held,
-        equity_usd_e6=equity,
+        equity_usd_e6=account.equity_usd_e6,
         max_position_usd_e6=caps.max_position_usd_e6,
         max_leverage=caps.max_leverage,
         min_notional_usd_e6=caps.min_notional_usd_e6,
         max_account_usd_e6=caps.max_account_usd_e6,
         account_used_usd_e6=used,
         cost_ppm=situation.cost_ppm,
-        weights=situation.trust.weights,
-        missed_e9=situation.trust.missed_e9,
-        lessons_scale_e4=situation.followed.long_scale_e4,
-        lessons_scale_short_e4=situation.followed.short_scale_e4,
-        lessons_followed=situation.followed.lesson_ids,
-        believed_e4=situation.trust.believed_e4,
+        weights=trust.weights,
+        missed_e9=trust.missed_e9,
+        lessons_scale_e4=followed.long_scale_e4,
+        lessons_scale_short_e4=followed.short_scale_e4,
+        lessons_followed=followed.lesson_ids,
+        believed_e4=trust.believed_e4,
         analog=situation.analog,
     )
-
-
-def _account_figures(situation: Situation) -> tuple[int, int, int]:
-    """What is held in the symbol, what the account is worth, and how much of it positions and orders use."""
-    seen = market_sections.look_at_portfolio(situation)
-    own = sum([value for position, _, value in seen.held if position.symbol == seen.symbol])
-    used = sum([abs(value) for *_, value in seen.held]) + sum([added for _, added in seen.working])
-    return own, seen.equity_usd_e6, used
-
-
-def _funding_figures(market: Market) -> tuple[int | None, int | None, int]:
-    """The hourly rate of funding, its age, and every how many hours it is settled."""
-    if market.context is not None:
-        return market.context.funding_e12, market.as_of - market.context.bucket_ts, 1
-    settled = market.settled
-    if settled is None:
-        return None, None, 1
-    hourly = divide_half_even(settled.rate_e12, settled.interval_hours)
-    return hourly, market.as_of - settled.bucket_ts, settled.interval_hours
 
 
 def _bar_prices(bars: tuple[Candle, ...]) -> BarPrices:
@@ -296,32 +292,23 @@ def _finish_hash(begun: "hashlib._Hash", rest: bytes) -> str:
     return digest.hexdigest()
 
 
-def render_market_sections(seen: Market, renderer: int = CURRENT_RENDERER) -> list[RenderedSection]:
-    """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
-    found = []
-    for panel in _market_caches(seen, renderer).sections:
-        drawn = panel.render_looked(seen, panel.look(seen))
-        if drawn is not None:
-            found.append(drawn)
-    return found
-
-
 class MarketSectionCaches:
     """What stays from one market to the next for all who look at bars of one size: sections, and the bars' prices."""
 
     def __init__(self, renderer: int) -> None:
-        self.sections = tuple(SectionCache(layout) for layout in RENDERER_SECTIONS[renderer][0])
+        self._sections = tuple(SectionCache(layout) for layout in RENDERER_SECTIONS[renderer][0])
         self.bar_prices = LastCall(_bar_prices)
+
+    def render(self, market: Market) -> list[RenderedSection]:
+        """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
+        drawn = [section.render_looked(market, section.look(market)) for section in self._sections]
+        return [each for each in drawn if each is not None]
 
 
 @lru_cache(maxsize=512)
 def market_section_caches(_symbol: str, _minutes: int, _count: int, renderer: int) -> MarketSectionCaches:
     """The caches of all who look at bars of one size."""
     return MarketSectionCaches(renderer)
-
-
-def _market_caches(seen: Market, renderer: int) -> MarketSectionCaches:
-    return market_section_caches(seen.symbol, seen.bar_minutes, len(seen.bars), renderer)
 
 
 class PacketCache:
@@ -335,10 +322,12 @@ class PacketCache:
         self.system: LastCall[tuple[AgentProfile, Lessons | None], SystemMessage] = LastCall(
             lambda seen: system_message(*seen, symbol=symbol, renderer=renderer)
         )
-        own = RENDERER_SECTIONS[renderer][1]
         rooms = context.rooms
+        self.shows_lessons = "lessons" in rooms
+        portfolio, *own = RENDERER_SECTIONS[renderer][1]
         shown = [layout for layout in own if not layout.memory or ROOM_OF_SECTION[layout.name] in rooms]
         panels = {layout.name: SectionCache(layout) for layout in shown}
+        self.portfolio = SectionCache(portfolio)
         self.panels, self.trades = tuple(panels.values()), panels.get(memory_sections.RECENT_TRADES_SECTION.name)
         self.begun_inputs = LastCall(_begin_inputs_hash)
 
@@ -354,9 +343,11 @@ def packet_cache(_deployment: str, symbol: str, context: ContextProfile, rendere
     return PacketCache(symbol, context, renderer)
 
 
-def _render_own_sections(found: list[RenderedSection], situation: Situation, board: PacketCache, *, room: int) -> None:
-    """Adds the sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
-    trades, before_trades = board.trades, 0
+def _render_own_sections(
+    situation: Situation, account: PortfolioView, board: PacketCache, *, room: int
+) -> list[RenderedSection]:
+    """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
+    found, trades, before_trades = [board.portfolio.render_looked(situation, account)], board.trades, 0
     for panel in board.panels:
         if panel is trades:
             before_trades = len(found)
@@ -369,6 +360,5 @@ def _render_own_sections(found: list[RenderedSection], situation: Situation, boa
             if panel.shares:
                 room -= drawn.tokens
     if trades is not None:
-        drawn = trades.render(situation, min(room, memory_sections.RECENT_TRADES_SECTION.cap))
-        if drawn is not None:
-            found.insert(before_trades, drawn)
+        found.insert(before_trades, trades.render(situation, room))
+    return [each for each in found if each is not None]

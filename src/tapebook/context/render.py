@@ -2,7 +2,7 @@
 
 1. A `SectionLayout` picks what it looks at (`look`), makes typed rows of that and of nothing else (`rows`), and
    writes one line per row (`text`); the budget sits between the two.
-2. `render_rows` and `render_lines` keep the rows that fit, shorten them if the layout says how, and write the text.
+2. `render_rows` and `render_written` keep the rows that fit, shorten them if the layout says how, and write the text.
 3. `SectionCache` keeps one rendered section for one viewer. It is invalidated when what the section looks at, its
    title or its cap differs from the packet before. Rows are made of nothing else, so what is cached is never out of
    date.
@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
-from tapebook.context.formatting import TOKEN_SHAPES, count_fitting, count_pieces, count_shape_pieces, line_cost
+from tapebook.context.formatting import TOKEN_SHAPES, count_fitting, count_shape_pieces, line_cost
 from tapebook.domain.cache import SlidingMap
 from tapebook.domain.packet import Section
 from tapebook.errors import BadInput
@@ -73,20 +74,22 @@ def fact_text(rows: Rows) -> str:
 SHORT_TEXT = 640
 """Bytes of a section that are counted at once, rather than line by line."""
 
+MOST_WRITTEN = 64
+"""Items of a section whose lines are kept: a few times those that are shown."""
+
 encode_row = msgspec.json.Encoder().encode
 """The canonical bytes of names and rows, which are text alone: no float can be in them."""
 
-WrittenRows = tuple[Rows, tuple[str, ...], tuple[int, ...], tuple[bytes, ...]]
-"""Rows, their lines, what these cost, and the canonical bytes of the rows."""
+WrittenRow = tuple[Row, str, int, bytes]
+"""A row, its line, what that costs, and the canonical bytes of the row."""
 
 
 class RenderedSection(msgspec.Struct, frozen=True, gc=False):
     """A section as it stands in the user message, the bytes of that text, what it costs, and its canonical bytes.
 
-    `opening` is where these begin, if that was kept: as far as the title, which they end with.
+    `opening` is where these begin, if they were put together row by row: as far as the title, which they end with.
     """
 
-    name: str
     section: Section
     text: str
     encoded: bytes
@@ -95,28 +98,11 @@ class RenderedSection(msgspec.Struct, frozen=True, gc=False):
     opening: bytes
 
 
-class RenderedLines(msgspec.Struct, frozen=True, gc=False):
-    """Rows as the message shows them: the line of each, what it costs, its canonical bytes, and all of them as one.
-
-    `content` is the canonical bytes of their section up to its title.
-    """
-
-    rows: Rows
-    texts: tuple[str, ...]
-    costs: tuple[int, ...]
-    contents: tuple[bytes, ...]
-    text: str
-    encoded: bytes
-    tokens: int
-    content: bytes
-
-
 class SectionHeading(msgspec.Struct, frozen=True, gc=False):
     """A heading as the message shows it, what it costs, and the canonical bytes from its title on."""
 
     title: str
     text: str
-    encoded: bytes
     tokens: int
     content: bytes
 
@@ -124,22 +110,13 @@ class SectionHeading(msgspec.Struct, frozen=True, gc=False):
 def make_heading(title: str, shown: int = 0, dropped: int = 0) -> SectionHeading:
     """The heading of a title, with how much was left out."""
     text = f"## {title} ({shown} of {shown + dropped} shown)" if dropped else f"## {title}"
-    encoded = text.encode()
-    return SectionHeading(title, text, encoded, count_pieces(encoded) + 1, b',"title":%b}' % encode_row(title))
+    return SectionHeading(title, text, line_cost(text), b',"title":%b}' % encode_row(title))
 
 
 @lru_cache(maxsize=512)
 def section_opening(columns: tuple[str, ...], name: str, dropped: int = 0) -> bytes:
     """The canonical bytes of a section up to its rows, since fields stand in the order of names: mostly the same."""
     return b'{"columns":%b,"dropped":%d,"name":%b,"rows":' % (encode_row(columns), dropped, encode_row(name))
-
-
-def join_lines(layout: SectionLayout[Any, Any], written: WrittenRows, dropped: int = 0) -> RenderedLines:
-    """Rows and their lines, put together."""
-    rows, texts, costs, contents = written
-    text = "\n".join(texts)
-    content = b"%b[%b]" % (section_opening(layout.columns, layout.name, dropped), b",".join(contents))
-    return RenderedLines(rows, texts, costs, contents, text, text.encode(), sum(costs), content)
 
 
 def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Rows, room: int) -> RenderedSection:
@@ -152,92 +129,79 @@ def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Row
         if tokens <= room:
             section = Section(layout.name, head.title, layout.columns, rows)
             content = section_opening(layout.columns, layout.name) + encode_row(rows) + head.content
-            return RenderedSection(layout.name, section, text, encoded, tokens, content, b"")
-    lines = _lines_of_rows(layout, rows)
-    if layout.shorten is not None and head.tokens + lines.tokens > room:
-        lines = _lines_of_rows(layout, _shorten_rows(layout, layout.shorten, rows, room=room - head.tokens))
-    return render_lines(layout, head, lines, room)
+            return RenderedSection(section, text, encoded, tokens, content, b"")
+    written = write_rows(layout, rows)
+    shorten, left = layout.shorten, room - head.tokens
+    if shorten is not None and sum([cost for _, _, cost, _ in written]) > left:
+        # The longest shape in which the rows that are wanted fit, or the shortest there is.
+        first, last, wanted = 0, layout.shapes - 1, rows[: layout.wanted]
+        while first < last:
+            middle = (first + last) // 2
+            if sum([line_cost(layout.text((shorten(row, middle),))) for row in wanted]) <= left:
+                last = middle
+            else:
+                first = middle + 1
+        written = write_rows(layout, tuple([shorten(row, first) for row in rows]))
+    return render_written(layout, head, written, room)
 
 
-def _shorten_rows(
-    layout: SectionLayout[Any, Any], shorten: Callable[[Row, int], Row], rows: Rows, *, room: int
-) -> Rows:
-    """The rows in the longest shape in which the first of them fit, or in the shortest there is."""
-    first, last, wanted = 0, layout.shapes - 1, rows[: layout.wanted]
-    while first < last:
-        middle = (first + last) // 2
-        if sum([line_cost(layout.text((shorten(row, middle),))) for row in wanted]) <= room:
-            last = middle
-        else:
-            first = middle + 1
-    return tuple([shorten(row, first) for row in rows])
+def write_rows(layout: SectionLayout[Any, Any], rows: Rows) -> list[WrittenRow]:
+    """Rows with what is needed to put those of them together that fit."""
+    lines = layout.text(rows).split("\n")
+    if len(lines) != len(rows):
+        lines = [layout.text((row,)) for row in rows]
+    return list(zip(rows, lines, map(line_cost, lines), map(encode_row, rows), strict=True))
 
 
-def _lines_of_rows(layout: SectionLayout[Any, Any], rows: Rows) -> RenderedLines:
-    texts = tuple([layout.text((row,)) for row in rows])
-    return join_lines(layout, (rows, texts, tuple(map(line_cost, texts)), tuple(map(encode_row, rows))))
-
-
-def render_lines(
-    layout: SectionLayout[Any, Any], head: SectionHeading, lines: RenderedLines, room: int
+def render_written(
+    layout: SectionLayout[Any, Any], head: SectionHeading, written: Sequence[WrittenRow], room: int
 ) -> RenderedSection:
-    """Renders a section whose lines are known."""
-    tokens, dropped = head.tokens + lines.tokens, 0
+    """A section of the written rows that fit into the room: the newest, or the first ones."""
+    total, dropped = len(written), 0
+    tokens = head.tokens + sum([cost for _, _, cost, _ in written])
     if tokens > room:
-        dropped = len(lines.rows)
-        lines = _fit_lines(layout, head.title, lines, room=room)
-        dropped -= len(lines.rows)
-        head = make_heading(head.title, len(lines.rows), dropped)
-        tokens = head.tokens + lines.tokens
-    rows, opening = lines.rows, lines.content
+        newest_last = layout.oldest_first
+        # Counted as the heading looks when almost all is shown: the longest it can get.
+        left = room - line_cost(f"## {head.title} ({total} of {total} shown)")
+        count = count_fitting([cost for _, _, cost, _ in (reversed(written) if newest_last else written)], left)
+        written = written[total - count :] if newest_last else written[:count]
+        dropped = total - count
+        head = make_heading(head.title, count, dropped)
+        tokens = head.tokens + sum([cost for _, _, cost, _ in written])
+    rows, lines, _, contents = zip(*written, strict=True) if written else ((), (), (), ())
+    text = "\n".join((head.text, *lines))
+    opening = b"%b[%b]" % (section_opening(layout.columns, layout.name, dropped), b",".join(contents))
     section = Section(layout.name, head.title, layout.columns, rows, dropped)
-    text = f"{head.text}\n{lines.text}" if rows else head.text
-    encoded = b"\n".join((head.encoded, lines.encoded)) if rows else head.encoded
-    return RenderedSection(layout.name, section, text, encoded, tokens, opening + head.content, opening)
-
-
-def user_text(texts: Sequence[str]) -> str:
-    """The whole user message."""
-    return "\n\n".join(texts)
-
-
-def _fit_lines(layout: SectionLayout[Any, Any], title: str, lines: RenderedLines, *, room: int) -> RenderedLines:
-    """The newest lines, or the first ones, that leave room for the heading."""
-    total, newest_last = len(lines.rows), layout.oldest_first
-    # Counted as it looks when almost all is shown: the longest it can get.
-    room -= line_cost(f"## {title} ({total} of {total} shown)")
-    count = count_fitting(reversed(lines.costs) if newest_last else lines.costs, room)
-    shown = slice(total - count, None) if newest_last else slice(count)
-    written = lines.rows[shown], lines.texts[shown], lines.costs[shown], lines.contents[shown]
-    return join_lines(layout, written, total - count)
-
-
-WrittenRow = tuple[Row, str, int, bytes]
-"""A row, its line, what that costs, and the canonical bytes of the row."""
+    return RenderedSection(section, text, text.encode(), tokens, opening + head.content, opening)
 
 
 class _CachedSection(msgspec.Struct, frozen=True, gc=False):
     seen: Any
     head: SectionHeading
-    cap: int | None
+    room: int
     made: Any
     drawn: RenderedSection | None
 
 
 # Equals nothing that a section looks at.
-_NOTHING_CACHED = _CachedSection(object(), make_heading(""), None, (), None)
+_NOTHING_CACHED = _CachedSection(object(), make_heading(""), 0, (), None)
 
 
 class SectionCache(Generic[Source]):
-    """One section of one viewer; several threads may share it, since what is kept is replaced at once."""
+    """One section of one viewer; several threads may share it, since what is kept is replaced at once.
+
+    Items whose lines are kept (`MOST_WRITTEN`) are added to and never changed: a line follows from its item alone.
+    """
 
     def __init__(self, layout: SectionLayout[Source, Any]) -> None:
         self.look, self.shares, self._layout = layout.look, layout.shares, layout
         self._head = make_heading(layout.title) if isinstance(layout.title, str) else None
         self._title: Any = layout.title
-        # Rows that are made one by one are kept one by one, with their lines.
-        self._make = _lines_by_item(layout) if layout.by_item else layout.rows
-        self._draw: Callable[..., RenderedSection] = render_lines if layout.by_item else render_rows
+        # Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
+        self._make: Callable[[Any], Sequence[Any]] = layout.rows
+        if layout.by_item:
+            self._make = SlidingMap(self._write) if layout.oldest_first else self._write_new
+        self._written: dict[Any, WrittenRow] = {}
         self.kept = _NOTHING_CACHED
 
     def render(self, source: Source, cap: int | None = None) -> RenderedSection | None:
@@ -247,62 +211,49 @@ class SectionCache(Generic[Source]):
     def render_looked(self, source: Source, seen: Any, cap: int | None = None) -> RenderedSection | None:
         """Renders the section for a caller that has already looked."""
         kept, layout, head = self.kept, self._layout, self._head
+        room = layout.cap if cap is None or cap > layout.cap else cap
         if head is None:
             title = self._title(source)
             head = kept.head if kept.head.title == title else make_heading(title)
+        made, drawn = kept.made, kept.drawn
         if not (kept.seen is seen or kept.seen == seen):
-            made = self._make(seen)
-        elif kept.head is head and kept.cap == cap:
-            return kept.drawn
-        else:
+            made, drawn = self._make(seen), None
+        elif kept.head is head and kept.room == room:
+            return drawn
+        elif kept.room != room or kept.head.tokens != head.tokens or (drawn and drawn.section.dropped):
+            drawn = None
+        if drawn is not None:
             # The time in a heading moves on while the rows below it stay.
-            made = kept.made
-        drawn = None
-        if made or layout.bare:
-            drawn = self._draw(layout, head, made, layout.cap if cap is None or cap > layout.cap else cap)
+            drawn = _with_heading(drawn, kept.head, head)
+        elif made or layout.bare:
+            drawn = (render_written if layout.by_item else render_rows)(layout, head, made, room)
             if layout.whole is not None and drawn.section.dropped:
                 raise _too_long_error(layout, layout.whole(source))
-        self.kept = _CachedSection(seen, head, cap, made, drawn)
+        self.kept = _CachedSection(seen, head, room, made, drawn)
         return drawn
+
+    def _write(self, items: tuple[Any, ...]) -> list[WrittenRow]:
+        return write_rows(self._layout, self._layout.rows(items))
+
+    def _write_new(self, items: tuple[Any, ...]) -> list[WrittenRow]:
+        """What is written for each item; of those that were written lately nothing is written again."""
+        known = self._written if len(self._written) <= MOST_WRITTEN else {}
+        new = tuple([item for item in items if item not in known])
+        if new:
+            known.update(zip(new, self._write(new), strict=True))
+            self._written = known
+        return [known[item] for item in items]
+
+
+def _with_heading(drawn: RenderedSection, before: SectionHeading, head: SectionHeading) -> RenderedSection:
+    """A whole section under a heading that costs the same as the one before."""
+    name, _, columns, rows, _ = astuple(drawn.section)
+    text = head.text + drawn.text[len(before.text) :]
+    content = drawn.content[: -len(before.content)] + head.content
+    section = Section(name, head.title, columns, rows)
+    return RenderedSection(section, text, text.encode(), drawn.tokens, content, drawn.opening)
 
 
 def _too_long_error(layout: SectionLayout[Any, Any], agent: str) -> BadInput:
     what = f"the {layout.name} of {agent} take more than {layout.cap} tokens"
     return BadInput(f"{what} and are never cut: shorten them and save the agent again")
-
-
-def _lines_by_item(layout: SectionLayout[Any, Any]) -> Callable[[Any], RenderedLines | None]:
-    """Lines of items that each keep what was written for them; what is oldest first moves on by one."""
-
-    def write(items: tuple[Any, ...]) -> list[WrittenRow]:
-        rows = layout.rows(items)
-        lines = layout.text(rows).split("\n")
-        if len(lines) != len(rows):
-            lines = [layout.text((row,)) for row in rows]
-        shapes = [line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES) for line in lines]
-        costs = [count_shape_pieces(shape) + 1 for shape in shapes]
-        return list(zip(rows, lines, costs, map(encode_row, rows), strict=True))
-
-    items: Callable[[Any], Any] = SlidingMap(write) if layout.oldest_first else _reuse_written_items(write)
-
-    def lines(seen: Any) -> RenderedLines | None:
-        if not seen:
-            return join_lines(layout, ((), (), (), ())) if layout.bare else None
-        rows, texts, costs, contents = zip(*items(seen), strict=True)
-        return join_lines(layout, (rows, texts, costs, contents))
-
-    return lines
-
-
-def _reuse_written_items(write: Callable[[tuple[Any, ...]], list[WrittenRow]]) -> Callable[[Any], list[WrittenRow]]:
-    """Writes the items that were not there the time before."""
-    kept: dict[Any, WrittenRow] = {}
-
-    def each(items: Any) -> list[WrittenRow]:
-        nonlocal kept
-        new = tuple([item for item in dict.fromkeys(items) if item not in kept])
-        known = kept | dict(zip(new, write(new), strict=True)) if new else kept
-        kept = {item: known[item] for item in items}
-        return [known[item] for item in items]
-
-    return each

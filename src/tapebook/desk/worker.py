@@ -3,7 +3,8 @@
 One turn (`Worker.turn`):
 
 1. `_expire` records what waited for too long, and `_take_tasks` takes the leases of deployments that have something to
-   decide, a batch at a time: whose last decision is the oldest come first, so that too much work is shed fairly;
+   decide, as many as there is room for and a batch at most: whose last decision is the oldest come first, so that too
+   much work is shed fairly;
 2. `_begin` makes packets as far as there is room in flight (`begin_task`), stores what each decision may know (an
    earlier attempt's watermarks count), and asks the engines in a pool of threads;
 3. `_conclude` records the answers that have come (`finish_task`), and places their orders;
@@ -31,7 +32,7 @@ from tapebook.domain.instants import floor_to_step
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural
 from tapebook.errors import BrokerAway, DatabaseAway, Retry, Stop, UnknownName
-from tapebook.log import Lease
+from tapebook.log import Lease, Stream
 from tapebook.log.store import is_clock_set_back
 from tapebook.tick.decide import MarketCut, PreparedDecision, Slot, store_answer, stored_answer
 from tapebook.tick.execute import execute_orders, reconcile_account
@@ -115,6 +116,8 @@ T = TypeVar("T")
 
 # How many decisions are recorded with one wait for the disk, at most.
 _RUNS_PER_COMMIT = 32
+# How often a worker looks for free deployments in a turn when others were faster with what it chose.
+_CLAIM_ATTEMPTS = 4
 # For how long a look at a market in which nothing was observed since is as good as another one.
 _LOOK_MS = 1_000
 # How long a worker that stops waits for the next answer.
@@ -232,17 +235,33 @@ class Worker:
         self._rooms.leases.release_all()
 
     def _take_tasks(self) -> None:
-        if self._waiting or self._in_flight >= self._most:
-            return
+        leases = self._rooms.leases
+        # Workers that are woken together want the same deployments: whoever is too late for some looks again at once.
+        for _ in range(_CLAIM_ATTEMPTS):
+            if self._waiting or self._in_flight >= self._most:
+                return
+            chosen = self._deployments_for_room()
+            taken = leases.acquire(chosen, most=len(chosen))
+            self._owed.update(dict.fromkeys(taken, 0))
+            # Leases come by name; whoever waited longest is asked about first.
+            for lease in sorted(taken, key=lambda each: chosen.index(each.stream)):
+                self._list(lease)
+            if len(taken) == len(chosen):
+                return
+
+    def _deployments_for_room(self) -> list[Stream]:
+        """Deployments with as many decisions as there is room for: what nobody asks about is left to other workers."""
         leases, book = self._rooms.leases, self._rooms.book
         held = leases.watch_others() + len(self._owed)
-        names = self._rooms.work.waiting_deployments(most=self._batch + held)
-        taken = leases.acquire(map(book.stream, names), most=self._batch)
-        self._owed.update(dict.fromkeys(taken, 0))
-        # Leases come by name; whoever waited longest is asked about first.
-        turns = {name: turn for turn, name in enumerate(names)}
-        for lease in sorted(taken, key=lambda each: turns.get(each.stream.deployment, len(turns))):
-            self._list(lease)
+        waiting = self._rooms.work.waiting_deployments(most=self._batch + held)
+        counts = {book.stream(name): count for name, count in waiting.items()}
+        chosen, room = list[Stream](), self._most - self._in_flight
+        for stream in leases.available(counts)[: self._batch]:
+            if room <= 0:
+                break
+            chosen.append(stream)
+            room -= counts[stream]
+        return chosen
 
     def _list(self, lease: Lease) -> None:
         """What a deployment has to decide; what is too late is recorded as such at once."""

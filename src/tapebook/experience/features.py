@@ -300,7 +300,9 @@ class _BarSums:
 
 
 class _SlidingSums:
-    """The sums of a window of bars, those without a price left out. A cache of its figures, as it moves on by a bar."""
+    """The sums of a window of bars, those without a price left out. A cache of the figures of its last bars: those
+    that are in the next window too are not computed again.
+    """
 
     def __init__(self) -> None:
         self._bars: tuple[Candle, ...] = ()
@@ -308,16 +310,24 @@ class _SlidingSums:
 
     def __call__(self, bars: tuple[Candle, ...], before: Candle | None = None) -> _BarSums:
         """The sums of some bars; `before` is the one before the first."""
-        known, self._bars = self._bars, bars
-        if before is None and len(known) > 1 and len(self._figures) == len(known) and bars[:-1] == known[1:]:
-            # What came before the bar that is first now is not seen any more.
-            first = (*self._figures[1][:5], 0.0, self._figures[1][6])
-            newest = [_bar_figures(bars[-1], bars[-2])] if bars[-1].low_e8 > 0 else []
-            self._figures = [first, *self._figures[2:], *newest]
+        known, figures, self._bars = self._bars, self._figures, bars
+        first = bisect_left(known, bars[0].bucket_ts, key=_BAR_START) if bars else 0
+        shared = known[first:]
+        new = bars[len(shared) :]
+        if (
+            shared
+            and len(figures) == len(known)
+            and bars[: len(shared)] == shared
+            and all([bar.low_e8 > 0 for bar in new])
+        ):
+            # What came before the first bar may be another one than it was.
+            figures = [_bar_figures(bars[0], before), *figures[first + 1 :]]
+            figures += [_bar_figures(*pair) for pair in zip(new, bars[len(shared) - 1 :], strict=False)]
         else:
             usable = [bar for bar in bars if bar.low_e8 > 0]
-            self._figures = [_bar_figures(*pair) for pair in zip(usable, (before, *usable), strict=False)]
-        return _BarSums(self._figures)
+            figures = [_bar_figures(*pair) for pair in zip(usable, (before, *usable), strict=False)]
+        self._figures = figures
+        return _BarSums(figures)
 
 
 class LookbackFeatures:
@@ -412,6 +422,7 @@ class LookbackReader:
 
     def __init__(self) -> None:
         self._older: LastCall[tuple[Candle, ...], _BarSums] = LastCall(_SlidingSums())
+        self._recent = _SlidingSums()
         self._features: LastCall[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None] = LastCall(self._read)
 
     def __call__(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
@@ -421,7 +432,7 @@ class LookbackReader:
     def _read(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
         # The older bars change once an hour, the recent ones four times.
         older = self._older(bars.older)
-        recent = _SlidingSums()(bars.recent, bars.older[-1] if bars.older else None)
+        recent = self._recent(bars.recent, bars.older[-1] if bars.older else None)
         if not older.ends and not recent.ends:
             return None
         features = LookbackFeatures(older, recent)

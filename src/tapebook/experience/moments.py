@@ -13,11 +13,9 @@ Own trades lie beside them with the vector of the decision that entered each (`T
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tapebook.domain.instants import HOUR
 from tapebook.domain.money import divide_half_even
@@ -25,13 +23,16 @@ from tapebook.experience.events import MomentNoted
 from tapebook.experience.features import FIT_WINDOW, MISSING, MOMENT_FIELDS, FeatureVector, Fit, LookbackFeatures
 from tapebook.experience.records import MOST_PPM, PPM
 from tapebook.experience.similar import MOVE_SPANS, MomentNeighbours, PastTrade, SimilarMoment
-from tapebook.experience.situations import FeatureRows, Places, VectorIndex, fit_whitening, with_room
+from tapebook.experience.situations import FeatureRows, VectorIndex, fit_whitening, with_room
 
 UNKNOWN_MOVE = -(2**31)
 _LONGEST = len(MOVE_SPANS) - 1
 _HOURS_APART = 4
 # Neighbours in time are left out, so more are looked at than are wanted.
 _LOOKED_AT = 4
+# A distance and a row in one number, which sorts by both: a memory has fewer rows than this has bits.
+_ROW_BITS = 24
+_ROW_MASK = 2**_ROW_BITS - 1
 
 
 class _OpenMoment(msgspec.Struct):
@@ -56,13 +57,10 @@ class MomentMemory(VectorIndex):
         self._newest_at: dict[str, int] = {}
         self._open: dict[int, _OpenMoment] = {}
         self._dropped = 0
-        # The notes with which moments joined, in order; then column by column what is known of them.
+        # The notes with which moments joined, in order; the symbol, time and moves of each; and its vector.
         self._joined_at: list[int] = []
+        self._joined: list[tuple[str, int, tuple[int | None, ...]]] = []
         self._vectors: FeatureRows = np.empty((0, len(MOMENT_FIELDS)), np.int16)
-        self._times: NDArray[np.int64] = np.empty(0, np.int64)
-        self._moves: NDArray[np.int32] = np.empty((0, len(MOVE_SPANS)), np.int32)
-        self._symbol_numbers: NDArray[np.int32] = np.empty(0, np.int32)
-        self._symbols: list[str] = []
 
     def add(self, seq: int, noted: MomentNoted) -> None:
         """Takes in the next note."""
@@ -114,7 +112,8 @@ class MomentMemory(VectorIndex):
         """The fit of the newest of the first `count` moments that joined."""
         until = count - self._dropped
         first = max(0, until - FIT_WINDOW)
-        return fit_whitening(self.feature_rows(first, until), last=count, moments=self._times[first:until].tolist())
+        times = [at for _, at, _ in self._joined[first:until]]
+        return fit_whitening(self.feature_rows(first, until), last=count, moments=times)
 
     def neighbours(
         self,
@@ -130,65 +129,47 @@ class MomentMemory(VectorIndex):
 
         `before` is what this gave for the same vector, fit, `most` and `size` when fewer had joined.
         """
-        first, dropped = max(0, count - size), self._dropped
+        first, dropped, query = max(0, count - size), self._dropped, self.whitened_query(fit, vector)
         if before is not None and len(before.moments) == most and before.oldest >= first and before.until <= count:
             # Whoever joined since and is not nearer than the last of them changes nothing, nor who left unchosen.
-            newer = self.distances(fit, vector, first=before.until - dropped, count=count - dropped)
+            newer = self.distances(fit, query, first=before.until - dropped, count=count - dropped)
             if min(newer, default=before.moments[-1].distance) >= before.moments[-1].distance:
                 return MomentNeighbours(before.moments, count - first, fit.far, count, before.oldest)
-        looked_at = _LOOKED_AT * most
-        rows, distances = self.nearest_places(fit, vector, first=first - dropped, count=count - dropped, most=looked_at)
-        # Of equals the one that joined first, since rows come in order.
-        order = distances.argsort(kind="stable")
-        rows, distances = rows[order], distances[order]
-        chosen, near = list[int](), set[int]()
-        for rank, hour in enumerate((self._times[rows] // HOUR).tolist()):
+        rows, distances = self.nearest_places(
+            fit, query, first=first - dropped, count=count - dropped, most=_LOOKED_AT * most
+        )
+        # Nearest first, and of equals the one that joined first.
+        keys = (distances << _ROW_BITS) + rows
+        keys.sort()
+        chosen, oldest, near = list[SimilarMoment](), count, set[int]()
+        for key in keys.tolist():
+            row = key & _ROW_MASK
+            symbol, at, moves = self._joined[row]
+            hour = at // HOUR
             if hour not in near:
-                chosen.append(rank)
+                chosen.append(SimilarMoment(symbol, at, key >> _ROW_BITS, moves))
+                oldest = min(oldest, row + dropped)
                 if len(chosen) == most:
                     break
                 near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
-        rows = rows[chosen]
-        found = self._similar_moments(rows, distances[chosen].tolist())
-        oldest = dropped + min(rows.tolist(), default=0)
-        return MomentNeighbours(found, count - first, fit.far, count, oldest)
-
-    def _similar_moments(self, rows: Places, distances: list[int]) -> tuple[SimilarMoment, ...]:
-        symbols = self._symbols
-        moves = list(map(tuple, self._moves[rows].tolist()))
-        if any([UNKNOWN_MOVE in known for known in moves]):
-            moves = [tuple([None if each == UNKNOWN_MOVE else each for each in known]) for known in moves]
-        numbers, times = self._symbol_numbers[rows].tolist(), self._times[rows].tolist()
-        columns = zip(numbers, times, distances, moves, strict=True)
-        return tuple([SimilarMoment(symbols[number], at, away, known) for number, at, away, known in columns])
+        return MomentNeighbours(tuple(chosen), count - first, fit.far, count, oldest)
 
     def _join(self, seq: int, opened: _OpenMoment) -> None:
         if len(self._joined_at) >= 2 * self.keep:
             self._drop_oldest(self.keep // 2)
         row, noted = len(self._joined_at), opened.noted
-        if row == len(self._times):
-            room = min(max(256, 2 * row), 2 * self.keep)
-            self._set_columns([with_room(column, room) for column in self._columns()])
-        if noted.symbol not in self._symbols:
-            self._symbols.append(noted.symbol)
+        if row == len(self._vectors):
+            self._vectors = with_room(self._vectors, min(max(256, 2 * row), 2 * self.keep))
         self._vectors[row] = [MISSING if each is None else each for each in noted.vector]
-        self._times[row] = noted.at
-        self._moves[row] = [UNKNOWN_MOVE if move is None else move for move in opened.moves_ppm]
-        self._symbol_numbers[row] = self._symbols.index(noted.symbol)
+        self._joined.append((noted.symbol, noted.at, tuple(opened.moves_ppm)))
         self._joined_at.append(seq)
 
     def _drop_oldest(self, count: int) -> None:
         """Drops the rows that joined first, and the vectors of all, which are numbered like rows."""
-        self._set_columns([column[count:].copy() for column in self._columns()])
-        del self._joined_at[:count]
+        self._vectors = self._vectors[count:].copy()
+        del self._joined_at[:count], self._joined[:count]
         self._dropped += count
         self.drop_vectors()
-
-    def _columns(self) -> tuple[NDArray[Any], ...]:
-        return self._vectors, self._times, self._moves, self._symbol_numbers
-
-    def _set_columns(self, columns: Sequence[NDArray[Any]]) -> None:
-        self._vectors, self._times, self._moves, self._symbol_numbers = columns
 
 
 class TradeMemory(VectorIndex):
@@ -214,16 +195,16 @@ class TradeMemory(VectorIndex):
         return np.array(rows, np.int16).reshape(-1, len(MOMENT_FIELDS))
 
     def nearest_trades(
-        self, fit: Fit, vector: FeatureVector, *, count: int, most: int, size: int
+        self, fit: Fit, query: Sequence[int], *, count: int, most: int, size: int
     ) -> tuple[tuple[int, PastTrade], ...]:
         """The most similar of the newest `size` of the first `count` trades, each with its squared distance."""
         first = max(0, count - size)
         if first == count:
             return ()
-        places, distances = self.nearest_places(fit, vector, first=first, count=count, most=most)
-        order = distances.argsort(kind="stable")[:most]
-        columns = zip(distances[order].tolist(), places[order].tolist(), strict=True)
-        return tuple([(distance, self._trades[place]) for distance, place in columns])
+        places, distances = self.nearest_places(fit, query, first=first, count=count, most=most)
+        keys = (distances << _ROW_BITS) + places
+        keys.sort()
+        return tuple([(key >> _ROW_BITS, self._trades[key & _ROW_MASK]) for key in keys[:most].tolist()])
 
 
 def _move_ppm(before_e8: int, after_e8: int | None) -> int:

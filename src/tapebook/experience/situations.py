@@ -104,21 +104,18 @@ def whitening_matrix(fit: Fit) -> NDArray[np.float32]:
 
 def whitened_vector(fit: Fit, matrix: NDArray[np.float32], reading: Sequence[int | None]) -> list[int]:
     """One reading as a vector; `matrix` is that of the fit."""
-    # In Python's own integers: arrays so small cost more than they save.
+    # In Python's own integers: arrays so small cost more than they save. Hardly any are beyond the bounds.
+    most = most_coordinate(len(reading))
     fields = [
         0 if value is None else ((value - median) * multiplier + _HALF) >> _SHIFT
         for value, median, multiplier in zip(reading, fit.medians, fit.multipliers, strict=True)
     ]
-    return _clamp(list(map(round, matrix.dot(np.array(_clamp(fields), np.float32)).tolist())))
-
-
-def _clamp(numbers: list[int]) -> list[int]:
-    """Clamps coordinates to the bounds."""
-    # Looking first is cheaper, since hardly any are beyond.
-    most = most_coordinate(len(numbers))
-    if min(numbers) >= -most and max(numbers) <= most:
-        return numbers
-    return [-most if each < -most else most if each > most else each for each in numbers]
+    if max(map(abs, fields)) > most:
+        fields = [max(-most, min(most, each)) for each in fields]
+    vector = [round(each) for each in matrix.dot(np.array(fields, np.float32)).tolist()]
+    if max(map(abs, vector)) > most:
+        vector = [max(-most, min(most, each)) for each in vector]
+    return vector
 
 
 def _round_block(block: NDArray[np.float32], most: int) -> NDArray[np.float32]:
@@ -316,35 +313,42 @@ class VectorIndex:
 
     def __init__(self) -> None:
         self._views: dict[int, _FittedVectors] = {}
+        self._query: tuple[Fit, FeatureVector, list[int]] | None = None
 
     def feature_rows(self, first: int, until: int) -> FeatureRows:
         """The features of rows behind number `first` up to `until`."""
         raise NotImplementedError
 
+    def whitened_query(self, fit: Fit, reading: FeatureVector) -> list[int]:
+        """A reading as a vector under a fit; one that is asked for again is the one of before."""
+        kept = self._query
+        if kept is None or kept[0] is not fit or kept[1] != reading:
+            matrix = self._filled_vectors(fit, 0).matrix
+            kept = self._query = fit, reading, whitened_vector(fit, matrix, reading)
+        return kept[2]
+
     def nearest_places(
-        self, fit: Fit, reading: FeatureVector, *, count: int, most: int, first: int = 0
+        self, fit: Fit, query: Sequence[int], *, count: int, most: int, first: int = 0
     ) -> tuple[Places, NDArray[np.int64]]:
         """The places, in order, of the nearest rows from `first` to `count` and of those as far; their distances."""
         # A squared distance is (length of the other − 2 × product) + own length. The part in brackets is found for
         # all in single precision. It may be rounded there, which never changes an order, so the nearest are among
         # those that are not farther than enough others; theirs is computed once more in double precision.
         view = self._filled_vectors(fit, count)
-        query = whitened_vector(fit, view.matrix, reading)
         own = sum(map(mul, query, query))
         twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, first:count])
         lengths = view.lengths[first:count]
         close = _candidates(lengths - twice, most)
-        away = (lengths[close].astype(np.float64) - twice[close]).astype(np.int64) + own
-        return close + first, away
+        away = np.subtract(lengths.take(close), twice.take(close), dtype=np.float64).astype(np.int64)
+        return close + first if first else close, away + own
 
     def drop_vectors(self) -> None:
         """Forgets the vectors, where rows got other numbers; the next search makes those it needs."""
         self._views.clear()
 
-    def distances(self, fit: Fit, reading: FeatureVector, *, first: int, count: int) -> list[int]:
+    def distances(self, fit: Fit, query: Sequence[int], *, first: int, count: int) -> list[int]:
         """The squared distances of the rows from `first` to `count`, which are few."""
         view = self._filled_vectors(fit, count)
-        query = whitened_vector(fit, view.matrix, reading)
         rows = view.columns[:, first:count].T.astype(np.int64).tolist()
         return [sum([(own - other) ** 2 for own, other in zip(query, row, strict=True)]) for row in rows]
 
@@ -389,7 +393,7 @@ class Situations(VectorIndex):
 
     def neighbours(self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS) -> Neighbours:
         """How the nearest of the first `count` situations ended, for whoever does not ask which of them is nearer."""
-        close, distances = self.nearest_places(fit, reading, count=count, most=most)
+        close, distances = self.nearest_places(fit, self.whitened_query(fit, reading), count=count, most=most)
         away = distances.tolist()
         if len(away) > most:
             # Equals, of which not all are among the nearest.
@@ -401,7 +405,7 @@ class Situations(VectorIndex):
         self, fit: Fit, reading: FeatureVector, *, count: int, most: int = DEFAULT_NEIGHBOURS
     ) -> NearestNeighbours:
         """The nearest of the first `count` situations, one by one."""
-        close, away = self.nearest_places(fit, reading, count=count, most=most)
+        close, away = self.nearest_places(fit, self.whitened_query(fit, reading), count=count, most=most)
         chosen, distances = self._sort_nearest(close, away.tolist(), most)
         return NearestNeighbours(
             sides=tuple(self._sides[chosen].tolist()),

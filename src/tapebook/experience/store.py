@@ -421,7 +421,8 @@ class Experience:
         if before is not None:
             return SimilarPast(near, before.trades)
         trades = self._trades_up_to(deployment, seq)
-        return SimilarPast(near, trades.nearest_trades(fit, moment, count=trades.count_as_of(seq), **terms))
+        query, known = memory.whitened_query(fit, moment), trades.count_as_of(seq)
+        return SimilarPast(near, trades.nearest_trades(fit, query, count=known, **terms))
 
     def seen_moment(self, symbol: str, inputs: MomentInputs) -> SeenMoment | None:
         """The market as a decision sees it, from bars, the newest rate and the newest book; None without bars."""

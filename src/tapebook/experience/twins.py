@@ -65,7 +65,9 @@ WARM_UP_SLOTS = 24
 SCALE_STEP = (11, 10)
 # From a mean absolute move to a standard deviation.
 _DEVIATION = (5, 4)
-# Whether ten-thousandths round up to hundredths, half to even: by their remainder of two hundredths.
+# Weights as a packet shows them, and whether ten-thousandths round up to hundredths, half to even: by their remainder
+# of two hundredths.
+_SHOWN = tuple([decimal_text(hundredths, 100, 2) for hundredths in range(101)])
 _ROUNDS_UP = tuple([divide_half_even(weight, 100) - weight // 100 for weight in range(200)])
 
 
@@ -151,7 +153,7 @@ class MarkCache:
     def __init__(self) -> None:
         self._marked: tuple[SymbolTwins, int, SlotMark, SymbolTwins] | None = None
         self._weighed: tuple[SymbolTwins, str, dict[str, int]] | None = None
-        self._told: tuple[list[tuple[str, int]], tuple[ExperienceRow, ...]] = ([], ())
+        self._told: tuple[list[str], list[str], tuple[ExperienceRow, ...]] = ([], [], ())
 
     def mark(self, twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
         """What `mark_twins` gives."""
@@ -169,49 +171,69 @@ class MarkCache:
 
     def rows(self, weights: Mapping[str, int]) -> tuple[ExperienceRow, ...]:
         """Weights as a packet shows them, in hundredths; the same rows until one of these changes."""
-        shown = [(name, weight // 100 + _ROUNDS_UP[weight % 200]) for name, weight in weights.items()]
-        if self._told[0] != shown:
-            rows = [ExperienceRow("provider", name, decimal_text(hundredths, 100, 2)) for name, hundredths in shown]
-            self._told = shown, tuple(rows)
-        return self._told[1]
+        names, each = list(weights), weights.values()
+        shown = [_SHOWN[weight // 100 + _ROUNDS_UP[weight % 200]] for weight in each]
+        if self._told[1] != shown or self._told[0] != names:
+            rows = [ExperienceRow("provider", *row) for row in zip(names, shown, strict=True)]
+            self._told = names, shown, tuple(rows)
+        return self._told[2]
 
 
 def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     """The twins marked at a price, and the trust that follows from what each gained since the last slot."""
-    before, held = twins.mark, twins.follower
+    # One function with plain numbers, since every decision marks all twins of its symbol.
+    before, held, move_e9, slots = twins.mark, twins.follower, twins.move_e9, twins.slots + 1
     move = divide_half_even((mark.mark_e8 - before.mark_e8) * E9, before.mark_e8)
     # Longs pay a positive rate at every full hour.
     move -= before.funding_e12 * (at // HOUR - twins.at // HOUR) // 1_000
-    gains = [each.target_e4 * move // FULL_E4 - each.owed_e9 for each in twins.accounts]
-    marked = SymbolTwins(
-        twins.symbol,
-        at,
-        mark,
-        tuple(
-            [
-                TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
-                for each, gain in zip(twins.accounts, gains, strict=True)
-            ]
-        ),
-        twins.trust,
-        twins.asleep,
-        twins.slots + 1,
-        _mean_move_e9(twins, abs(move), elapsed=at - twins.at),
-        twins.scale_e9,
-        TwinAccount(
-            held.name,
-            held.target_e4,
-            held.gain_e9 + held.target_e4 * move // FULL_E4 - held.owed_e9,
-            0,
-            held.changes,
-        ),
-        twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4,
-        twins.wanted_e4,
-        twins.mix_e9,
-        twins.returned_e9,
-        twins.cut_e9,
-    )
-    return _with_trust(marked, twins, gains, move=move)
+    gains, accounts = list[int](), list[TwinAccount]()
+    for each in twins.accounts:
+        gain = each.target_e4 * move // FULL_E4 - each.owed_e9
+        gains.append(gain)
+        if gain or each.owed_e9:
+            each = TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
+        accounts.append(each)
+    # The mean absolute move of a slot over the window, in which no single one counts more than four.
+    size = abs(move)
+    if twins.slots >= WARM_UP_SLOTS:
+        size = min(size, CUT_SCALES * max(1, move_e9))
+    move_e9 += (size - move_e9) // min(slots, before.window_days * DAY // (at - twins.at or 1) or 1)
+    trust, asleep, scale, regime = twins.trust, twins.asleep, twins.scale_e9, before.regime
+    if slots >= WARM_UP_SLOTS:
+        # No less than what a trade costs: a market that stands still must not make fees look like catastrophes.
+        least = max(move_e9 * _DEVIATION[0] // _DEVIATION[1], before.cost_ppm * 1_000, 1)
+        if least > scale:
+            scale, trust, asleep = _raise_scale(twins, least)
+    if regime not in trust:
+        trust, asleep = _with_regime(trust, regime, asleep=asleep)
+    awake, tagged = trust[""], trust.get(regime) if regime else None
+    both = awake if tagged is None else tuple(map(add, awake, tagged))
+    total, returned = sum(both), 0
+    whole = mixed = sum(map(mul, both, gains)) // total
+    if slots < WARM_UP_SLOTS:
+        # Nothing is known of the market's moves yet: what the priors make counts as beyond the cut.
+        mixed = 0
+    else:
+        if not -CUT_SCALES * scale <= move <= CUT_SCALES * scale:
+            excess = move - CUT_SCALES * scale if move > 0 else move + CUT_SCALES * scale
+            gains = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, accounts, strict=True)]
+            mixed = sum(map(mul, both, gains)) // total
+        # η z with fifteen digits: rates have six, gains and the scale nine each.
+        rate, share = learning_rate_e6(before), _shared_part(twins, at)
+        factors, grown = [ONE + rate * E9 * gain // scale for gain in gains], ONE + rate * E9 * mixed // scale
+        kept, earned = _share_out(awake, factors, grown, share=share)
+        trust = trust | {"": kept}
+        returned = _trust_cost_e9(scale, rate, earned, kept[0]) if kept[0] < earned else 0
+        if tagged is not None:
+            trust[regime] = _share_out(tagged, factors, grown, share=share)[0]
+    gain = held.target_e4 * move // FULL_E4 - held.owed_e9
+    follower = TwinAccount(held.name, held.target_e4, held.gain_e9 + gain, 0, held.changes)
+    missed = twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4
+    sums = (twins.mix_e9 + whole, twins.returned_e9 + returned, twins.cut_e9 + whole - mixed)
+    after = (slots, move_e9, scale, follower, missed, twins.wanted_e4, *sums)
+    marked = SymbolTwins(twins.symbol, at, mark, tuple(accounts), trust, asleep, *after)
+    changed = slots >= WARM_UP_SLOTS and mark.rate_e4 != before.rate_e4
+    return _begin_again(marked, learning_rate_e6(before)) if changed else marked
 
 
 def weights_e4(twins: SymbolTwins, regime: str) -> dict[str, int]:
@@ -245,78 +267,22 @@ def follower_bound_e9(twins: SymbolTwins) -> int:
     return bound_e9(twins) + max(0, twins.mix_e9 - twins.follower.gain_e9)
 
 
-def _mean_move_e9(twins: SymbolTwins, size: int, *, elapsed: int) -> int:
-    """The mean absolute move of a slot over the window, in which no single one counts more than four."""
-    if twins.slots >= WARM_UP_SLOTS:
-        size = min(size, CUT_SCALES * max(1, twins.move_e9))
-    window = twins.mark.window_days * DAY // (elapsed or 1) or 1
-    count = twins.slots + 1
-    return twins.move_e9 + (size - twins.move_e9) // (count if count < window else window)
+def _with_regime(
+    trust: dict[str, tuple[int, ...]], regime: str, *, asleep: int
+) -> tuple[dict[str, tuple[int, ...]], int]:
+    """The trust with copies for a regime, which take their part of what is asleep, and what is still asleep."""
+    born = len(trust) - 1
+    if born >= MOST_REGIMES:
+        return trust, asleep
+    mass = asleep // (MOST_REGIMES - born)
+    return trust | {regime: prior_shares(len(trust[""]) - 2, mass)}, asleep - mass
 
 
-def _with_trust(marked: SymbolTwins, before: SymbolTwins, gains: Sequence[int], *, move: int) -> SymbolTwins:
-    """The trust after a slot, and what the mix of before it gained."""
-    regime, warm = before.mark.regime, marked.slots >= WARM_UP_SLOTS
-    if warm:
-        marked = _with_scale(marked, cost_ppm=before.mark.cost_ppm)
-    if regime not in marked.trust:
-        marked = _with_regime(marked, regime)
-    scale, awake = marked.scale_e9, marked.trust[""]
-    tagged = marked.trust.get(regime) if regime else None
-    both = awake if tagged is None else tuple(map(add, awake, tagged))
-    total = sum(both)
-    whole = mixed = sum(map(mul, both, gains)) // total
-    if not warm:
-        # Nothing is known of the market's moves yet: what the priors make counts as beyond the cut.
-        return msgspec.structs.replace(marked, mix_e9=marked.mix_e9 + whole, cut_e9=marked.cut_e9 + whole)
-    if abs(move) > CUT_SCALES * scale:
-        excess = move - CUT_SCALES * scale if move > 0 else move + CUT_SCALES * scale
-        gains = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, before.accounts, strict=True)]
-        mixed = sum(map(mul, both, gains)) // total
-    rate, share = learning_rate_e6(before.mark), _shared_part(marked, before)
-    # η z with fifteen digits: rates have six, gains and the scale nine each.
-    rate_e15 = rate * E9
-    factors = [ONE + rate_e15 * gain // scale for gain in gains]
-    grown = ONE + rate_e15 * mixed // scale
-    prior = prior_shares(len(factors) - 2, ONE)
-    trust = dict(marked.trust)
-    earned = [p * factor // grown or 1 for p, factor in zip(awake, factors, strict=True)]
-    trust[""] = kept = _share_out(earned, share, prior)
-    returned = _trust_cost_e9(scale, rate, earned[0], kept[0]) if kept[0] < earned[0] else 0
-    if tagged is not None:
-        earned = [p * factor // grown or 1 for p, factor in zip(tagged, factors, strict=True)]
-        trust[regime] = _share_out(earned, share, prior)
-    marked = msgspec.structs.replace(
-        marked,
-        trust=trust,
-        mix_e9=marked.mix_e9 + whole,
-        cut_e9=marked.cut_e9 + whole - mixed,
-        returned_e9=marked.returned_e9 + returned,
-    )
-    return marked if marked.mark.rate_e4 == before.mark.rate_e4 else _begin_again(marked, rate)
-
-
-def _with_regime(twins: SymbolTwins, regime: str) -> SymbolTwins:
-    """The twins with copies for a regime, which take their part of what is asleep."""
-    born = len(twins.trust) - 1
-    if regime in twins.trust or born >= MOST_REGIMES:
-        return twins
-    mass = twins.asleep // (MOST_REGIMES - born)
-    trust = twins.trust | {regime: prior_shares(len(twins.accounts) - 2, mass)}
-    return msgspec.structs.replace(twins, trust=trust, asleep=twins.asleep - mass)
-
-
-def _with_scale(twins: SymbolTwins, *, cost_ppm: int) -> SymbolTwins:
-    """The twins with a scale that no usual move of by now exceeds; where it grew, trust goes back towards its prior."""
-    up, down = _DEVIATION
-    # No less than what a trade costs: a market that stands still must not make fees look like catastrophes.
-    least = max(twins.move_e9 * up // down, cost_ppm * 1_000, 1)
-    before = twins.scale_e9
-    if least <= before:
-        return twins
-    scale = least * SCALE_STEP[0] // SCALE_STEP[1]
+def _raise_scale(twins: SymbolTwins, least: int) -> tuple[int, dict[str, tuple[int, ...]], int]:
+    """A scale that no usual move of by now exceeds; the trust, which goes back towards its prior; what is asleep."""
+    before, scale = twins.scale_e9, least * SCALE_STEP[0] // SCALE_STEP[1]
     if not before:
-        return msgspec.structs.replace(twins, scale_e9=scale)
+        return scale, twins.trust, twins.asleep
     members = len(twins.accounts) - 2
     rows = {
         name: [
@@ -329,7 +295,7 @@ def _with_scale(twins: SymbolTwins, *, cost_ppm: int) -> SymbolTwins:
     asleep = _towards_prior(twins.asleep, unseen, before, scale) if unseen else 0
     total = sum([sum(row) for row in rows.values()]) + asleep
     trust = {name: tuple([max(1, p * ONE // total) for p in row]) for name, row in rows.items()}
-    return msgspec.structs.replace(twins, scale_e9=scale, trust=trust, asleep=asleep * ONE // total)
+    return scale, trust, asleep * ONE // total
 
 
 def _towards_prior(share: int, prior: int, before: int, scale: int) -> int:
@@ -338,26 +304,28 @@ def _towards_prior(share: int, prior: int, before: int, scale: int) -> int:
         return int(prior * (Decimal(share) / prior) ** (Decimal(before) / scale))
 
 
-def _shared_part(marked: SymbolTwins, before: SymbolTwins) -> int:
+def _shared_part(before: SymbolTwins, at: int) -> int:
     """The part of trust that is shared out again: by the time since the last slot, and by who changed its mind then."""
-    changed, mark = 0, before.mark
-    for each in before.accounts[2:]:
-        if each.owed_e9 > 0:
-            changed += 1
-    part = ONE * (marked.at - before.at) // (mark.window_days * DAY) + ONE * changed // mark.memory_size
+    changed, mark = sum([each.owed_e9 > 0 for each in before.accounts[2:]]), before.mark
+    part = ONE * (at - before.at) // (mark.window_days * DAY) + ONE * changed // mark.memory_size
     return max(0, min(part, ONE // 4))
 
 
-def _share_out(row: Sequence[int], share: int, prior: Sequence[int]) -> tuple[int, ...]:
-    """A row of trust after sharing a part of all but cash, and after the cap of cash."""
-    cash, whole = row[0], sum(row)
-    most = whole * MOST_CASH // ONE
-    given, kept, free = (whole - cash) * share // ONE, ONE - share, ONE - prior[0]
+def _share_out(row: Sequence[int], factors: Sequence[int], grown: int, *, share: int) -> tuple[tuple[int, ...], int]:
+    """A row of trust after a slot: by what each earned, after sharing a part of all but cash, and after the cap of
+    cash; and what cash had before that.
+    """
+    cash, *others = [p * factor // grown or 1 for p, factor in zip(row, factors, strict=True)]
+    earned, rest, kept = cash, sum(others), ONE - share
+    most, given = (cash + rest) * MOST_CASH // ONE, rest * share // ONE
     if cash > most:
         given, cash = given + cash - most, most
     # The priors of members are alike, and integers so large are slow to divide.
-    to_equal, to_member = given * prior[1] // free, given * prior[-1] // free
-    return (cash, row[1] * kept // ONE + to_equal, *[p * kept // ONE + to_member for p in row[2:]])
+    members = len(others) - 1
+    to_each = (ONE - CASH_PRIOR - EQUAL_PRIOR) // max(1, members)
+    free = EQUAL_PRIOR + to_each * members
+    to_equal, to_member = given * EQUAL_PRIOR // free, given * to_each // free
+    return (cash, others[0] * kept // ONE + to_equal, *[p * kept // ONE + to_member for p in others[1:]]), earned
 
 
 def _begin_again(twins: SymbolTwins, rate_e6: int) -> SymbolTwins:

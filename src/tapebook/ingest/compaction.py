@@ -24,6 +24,7 @@ from tapebook.archive import put_cold
 from tapebook.background import BackgroundCall
 from tapebook.book.store import Book
 from tapebook.clock import Clock, elapsed_seconds
+from tapebook.desk.tape_recovery import store_catalogue
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Candle
 from tapebook.errors import Busy, StoreFailed, TapebookError
@@ -137,23 +138,26 @@ class Compaction:
         )
 
     def _retire_some(self, keep: RetentionPeriods) -> None:
-        if self._retirement is None:
-            now, watched = self._rooms.clock.now(), self._watchlists.symbols
-            self._retirement = retire_in_steps(
-                self._rooms.tape_db,
-                partial(put_cold, self._rooms.archive),
-                keep=keep,
-                now=now,
-                watched=watched,
-                families=self._rooms.tape.families,
-            )
         try:
+            if self._retirement is None:
+                self._retirement = self._begin_retirement(keep)
             self._retires = next(self._retirement, None) is not None
         except (StoreFailed, Busy):
             self._retirement = None
             raise
         if not self._retires:
             self._retirement = None
+
+    def _begin_retirement(self, keep: RetentionPeriods) -> Iterator[int]:
+        store_catalogue(self._rooms)
+        return retire_in_steps(
+            self._rooms.tape_db,
+            partial(put_cold, self._rooms.archive),
+            keep=keep,
+            now=self._rooms.clock.now(),
+            watched=self._watchlists.symbols,
+            families=self._rooms.tape.families,
+        )
 
 
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 30.0, 1_800.0
@@ -205,6 +209,8 @@ def move_old_rows(home: Path, clock: Clock, is_stopped: Callable[[], bool]) -> i
     """Moves what is old enough, with connections of its own; returns how many rows left."""
     moved = 0
     with closing(Rooms(home, clock=clock)) as rooms:
+        # Before the first row leaves: a tape that is lost is begun again with the symbols of its files.
+        store_catalogue(rooms)
         for rows in retire_in_steps(
             rooms.tape_db,
             partial(put_cold, rooms.archive),

@@ -96,8 +96,8 @@ class Leases:
         rows = self._db.all(_QUERIES.held_by_others, holder="")
         return [holder for stream_owner, _, holder, _, _ in rows if stream_owner == owner]
 
-    def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
-        """Takes streams that nobody holds, or whose holder counts as dead by what `watch_others` saw."""
+    def available(self, streams: Iterable[Stream]) -> list[Stream]:
+        """Streams that can be taken, by what `watch_others` saw; whose holder counts as dead come last."""
         free, dead = list[Stream](), list[Stream]()
         for stream in streams:
             seen = self._seen.get(stream)
@@ -106,11 +106,17 @@ class Leases:
             if seen is None:
                 free.append(stream)
             elif self._elapsed() - seen.since > self._ttl:
+                # Taking over costs the other process its work, should it be alive after all.
                 dead.append(stream)
-        # Free ones first: taking over costs the other process its work, should it be alive after all.
-        free, dead = free[:most], dead[: max(0, most - len(free))]
-        if not free and not dead:
+        return free + dead
+
+    def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
+        """Takes streams that nobody holds, or whose holder counts as dead by what `watch_others` saw."""
+        chosen = self.available(streams)[:most]
+        if not chosen:
             return []
+        free = [stream for stream in chosen if stream not in self._seen]
+        dead = chosen[len(free) :]
         # Always in one order, so that two processes cannot wait for each other.
         free_rows = [(each.owner, each.deployment, self._holder, self._holder) for each in sorted(free)]
         signs = [(each, self._seen[each]) for each in sorted(dead)]

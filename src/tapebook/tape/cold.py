@@ -100,6 +100,11 @@ class ColdRows:
         names: list[str] = self._table["symbol"].unique().to_pylist()
         return sorted(names)
 
+    def known_range(self) -> tuple[tuple[int, int], int]:
+        """The newest commit of a Parquet file and when it was known, and when the first row was known."""
+        seqs, known = (self._table[name].to_numpy() for name in ("seq", "known_at"))
+        return (int(seqs.max()), int(known[seqs == seqs.max()].max())), int(known.min())
+
     def _span(self) -> int:
         lengths = self._table["granularity_sec"].unique().to_pylist() if self._family.has_granularity else [0]
         if len(lengths) != 1:

@@ -24,8 +24,14 @@ WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
 ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
 
 -- name: chunk_before
--- The newest chunk before another one.
-SELECT MAX(chunk) FROM {table} WHERE {granularity}chunk < :chunk;
+-- The newest chunk that is here before one, and the newest that has left for the archive before another one.
+SELECT (
+    SELECT MAX(chunk) FROM {table} WHERE {granularity}chunk < :chunk
+), (
+    SELECT MAX(chunk) FROM tape_archived
+    WHERE table_name = '{table}' AND tape_archived.granularity_sec = :granularity_sec
+        AND tape_archived.chunk < :away_chunk
+);
 
 -- name: between
 -- A symbol's rows from one moment to another, every revision known, each with whether rows of these chunks have left for

@@ -128,10 +128,6 @@ VALUES (:table_name, :granularity_sec, :chunk, :archive_key, :rows_moved)
 ON CONFLICT (table_name, granularity_sec, chunk, archive_key) DO NOTHING
 RETURNING table_name, granularity_sec, chunk, archive_key, rows_moved;
 
--- name: archived_before
--- The newest archived chunk of a table before another one.
-SELECT MAX(chunk) FROM tape_archived WHERE table_name = :table_name AND granularity_sec = :granularity_sec AND chunk < :chunk;
-
 -- name: archived_first
 -- The oldest archived chunk of a table.
 SELECT MIN(chunk) FROM tape_archived WHERE table_name = :table_name AND granularity_sec = :granularity_sec;

@@ -22,7 +22,7 @@ from tapebook.db import Database, Queries, Query, Row, connect, migrate
 from tapebook.errors import Damaged
 from tapebook.tape.cold import ColdRows, cold_folder, encode_rows
 from tapebook.tape.families import ALL_FAMILIES, MIDS, Family
-from tapebook.tape.seals import SealWriter
+from tapebook.tape.seals import SealWriter, rows_digest
 
 FetchObject = Callable[[str], bytes | None]
 
@@ -81,12 +81,6 @@ class ArchivedRows:
         away = self._scratch_with(family, wanted).all(query, **params)
         # Archived rows are older than those still here, so of one bucket they come first.
         return sorted(away + rows, key=lambda row: row[family.bucket_at])
-
-    def chunk_before(self, family: Family, chunk: int, granularity_sec: int = 0) -> int | None:
-        """The newest archived chunk before another one."""
-        where = {"table_name": family.table, "granularity_sec": granularity_sec, "chunk": chunk}
-        row = self._db.one(_QUERIES.archived_before, **where)
-        return row[0] if row else None
 
     def first_chunk(self, family: Family, granularity_sec: int) -> int | None:
         """The oldest archived chunk."""
@@ -209,10 +203,10 @@ def _chunks(db: Database, family: Family, *, granularity: int, limit: int) -> It
 
 
 class _OldChunk(msgspec.Struct, frozen=True):
-    """A chunk that is old enough: where it is, its rows, and those of them that are archived."""
+    """A chunk that is old enough: where it is, the hash of its rows, and those of them that are archived."""
 
     where: Mapping[str, int]
-    rows: list[Row]
+    digest: int
     kept: list[Row]
 
 
@@ -234,15 +228,17 @@ class _FamilyMover:
                 yield from self._archive_part(folder, part)
                 part, rows = [], 0
             folder = month
-            part.append(self._read_chunk(where))
-            rows += len(part[-1].rows)
+            part.append(self._read_chunk(where)[0])
+            # A file has the rows of watched symbols alone: of midpoints most rows are others.
+            rows += len(part[-1].kept)
         if part and (part[0].where["chunk"] < overdue or rows >= MOST_PART_ROWS):
             yield from self._archive_part(folder, part)
 
-    def _read_chunk(self, where: Mapping[str, int]) -> _OldChunk:
+    def _read_chunk(self, where: Mapping[str, int]) -> tuple[_OldChunk, list[Row]]:
+        """A chunk as it is now, and all its rows: of many chunks only those are remembered that are archived."""
         rows = self._db.all(self._family.queries.chunk_rows, **where)
         kept = _of_watched(self._db, rows, self._watched()) if self._family is MIDS else rows
-        return _OldChunk(where, rows, kept)
+        return _OldChunk(where, rows_digest(rows), kept), rows
 
     def _archive_part(self, folder: str, part: Sequence[_OldChunk]) -> Iterator[int]:
         """Archives chunks of one month in one file, then deletes them one by one; gives the rows of each."""
@@ -257,7 +253,8 @@ class _FamilyMover:
     def _delete_chunk(self, old: _OldChunk, key: str | None) -> int:
         db, family = self._db, self._family
         with db.transaction():
-            if self._read_chunk(old.where) != old:
+            now, rows = self._read_chunk(old.where)
+            if now != old:
                 # A row came late, or somebody watches one more symbol: the chunk is moved so, the next time.
                 return 0
             seals = SealWriter(db)
@@ -266,8 +263,8 @@ class _FamilyMover:
                 if noted := db.one(_QUERIES.add_archived, **note, **old.where):
                     seals.add_row("tape_archived", noted)
             db.execute(family.queries.drop_chunk, **old.where)
-            seals.remove_rows(family, old.rows, **old.where)
-        return len(old.rows)
+            seals.remove_rows(family, rows, **old.where)
+        return len(rows)
 
 
 def _of_watched(db: Database, rows: list[Row], watched: Container[str]) -> list[Row]:

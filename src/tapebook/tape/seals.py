@@ -131,8 +131,16 @@ class SealWriter:
             for batch in _by_commit(family, family.exact_values(rows)).values():
                 seal = seal.minus(batch)
             self._put(place, seal)
+        self.note_left(family, granularity_sec=granularity_sec, chunk=chunk)
+
+    def note_left(self, family: Family, *, granularity_sec: int, chunk: int) -> None:
+        """Notes that chunks have left up to one."""
         left = self._seal((family.table, granularity_sec, _LEFT)) or Seal()
         self._put((family.table, granularity_sec, _LEFT), Seal(max(left.rows, chunk + 1)))
+
+    def mark_unsealed(self, *, until: int) -> None:
+        """Notes that commits up to one may be without checksums, as those of a tape that was begun again."""
+        self._put(("", 0, 0), Seal(seq=until))
 
     def add_commit(self, table: str, *, seq: int) -> None:
         """Seals what a commit has written to a table of versions."""

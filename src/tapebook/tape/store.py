@@ -534,6 +534,14 @@ class Tape:
         where |= {"as_of": view.as_of, "watermark": view.watermark}
         while symbol_id is not None and chunk is not None:
             found = self._db.all(family.queries.newest, chunk=chunk, **where)
+            if not found and since is not None:
+                limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
+                return next(reversed(self._between(family, symbol, view=view, **limits)), None)
+            if not found:
+                here, away = self._chunks_before(family, chunk - 1, granularity_sec, away_chunk=chunk + 1)
+                if away < chunk - 1:
+                    chunk = _chunk_or_none(max(here, away))
+                    continue
             if not found or found[-1][-1]:
                 found = self._cold.with_archived(
                     found, family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where
@@ -541,16 +549,19 @@ class Tape:
             if found:
                 fact = family.make(symbol, *found[-1][:-1])
                 return fact if since is None or fact.bucket_ts >= since else None
-            if since is not None:
-                limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
-                return next(reversed(self._between(family, symbol, view=view, **limits)), None)
-            chunk = self._chunk_before(family, chunk - 1)
+            chunk = self._chunk_before(family, chunk - 1, granularity_sec)
         return None
 
     def _chunk_before(self, family: Family, chunk: int, granularity_sec: int = 0) -> int | None:
-        here = self._db.one(family.queries.chunk_before, chunk=chunk, granularity_sec=granularity_sec)
-        found = [here[0] if here else None, self._cold.chunk_before(family, chunk, granularity_sec)]
-        return max((number for number in found if number is not None), default=None)
+        return _chunk_or_none(max(self._chunks_before(family, chunk, granularity_sec, away_chunk=chunk)))
+
+    def _chunks_before(
+        self, family: Family, chunk: int, granularity_sec: int, *, away_chunk: int
+    ) -> tuple[int, int]:
+        """The newest chunk here before one, and in the archive before another; -1 where there is none."""
+        where = {"chunk": chunk, "away_chunk": away_chunk, "granularity_sec": granularity_sec}
+        here, away = self._db.one(family.queries.chunk_before, **where) or (None, None)
+        return -1 if here is None else here, -1 if away is None else away
 
     def _between(
         self, family: Family, symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
@@ -686,3 +697,7 @@ class Tape:
         times = {"seq": place.seq, "known_at": place.known_at}
         rows = [_QUERIES.quarantine.values_in_order(msgspec.structs.asdict(each) | times) for each in refused]
         return self._db.many(_QUERIES.quarantine, rows)
+
+
+def _chunk_or_none(chunk: int) -> int | None:
+    return None if chunk < 0 else chunk
