@@ -109,7 +109,7 @@ def _tick(times: Times, past: Past, engine: Engine, number: int) -> None:
     packet = times.timed("assemble", lambda: assemble_packet(seen))
     answer = times.timed("decide", lambda: engine.decide(packet))
     limits = _limits(seen)
-    decision = times.timed("judge", lambda: evaluate_reply(answer, packet, limits))
+    decision = times.timed("judge", lambda: evaluate_reply(answer, lambda: packet, limits))
     name = decision_run_id("local/bench.paper", "BTC", scheduled_for=seen.as_of, trigger="backtest", branch="main")
     pairs = list(zip(decision.actions, decision.verdicts, strict=True))
     orders = times.timed(

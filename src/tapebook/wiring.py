@@ -93,7 +93,8 @@ class Rooms:
             read_only=reads,
         )
         # Rows of events wait for the end of their transaction: on a server they take one round trip together.
-        self.book_db: Database = book_db if reads else BufferedDatabase(book_db)
+        buffered = None if reads else BufferedDatabase(book_db)
+        self.book_db: Database = book_db if buffered is None else buffered
         try:
             self.sources = load_sources(self.config.sources)
             self.tape_packages = (*TAPE_PACKAGES, *(each.migrations for each in self.sources if each.migrations))
@@ -108,7 +109,7 @@ class Rooms:
         self.archive = SpooledArchive(archive, home / self.config.archive.spool, durable=not single_writer)
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
         may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
-        self.log = self._log(may_go_back, single_writer=single_writer)
+        self.log = self._log(may_go_back, alone_on=buffered if single_writer else None)
         self.leases = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
@@ -147,9 +148,11 @@ class Rooms:
         dropped = self.recorded_sources[len(self.sources) :]
         self.tape_packages += tuple(each.migrations for each in dropped)
 
-    def _log(self, may_go_back: AcceptSetBack | None, *, single_writer: bool) -> Log:
-        if single_writer:
-            return SingleWriterLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
+    def _log(self, may_go_back: AcceptSetBack | None, *, alone_on: BufferedDatabase | None) -> Log:
+        if alone_on is not None:
+            log = SingleWriterLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
+            alone_on.call_before_reads(log.finish_waiting)
+            return log
         return Log(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back)
 
     def _accept_clock_set_back(self, known_before: int, now: int) -> int:

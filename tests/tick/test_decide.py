@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,39 +24,54 @@ PACKET = Packet("a", "BTC", 0, 1, "", "mid 100.5", (CITATIONS,), 0, {}, "", "")
 USAGE = Usage("m", 1, 2, 3, 1)
 
 
+def packet() -> Packet:
+    return PACKET
+
+
 def test_problem_of_the_engine_is_a_failure_in_one_clean_line() -> None:
-    found = evaluate_reply(EngineAnswer("", usage=USAGE, problem="it\nbroke\x00\ud800" + "x" * 500), PACKET, limits())
+    found = evaluate_reply(EngineAnswer("", usage=USAGE, problem="it\nbroke\x00\ud800" + "x" * 500), packet, limits())
     assert found.failed and found.error is not None and found.error.startswith("it broke x")
     assert len(found.error) <= 300 and (found.actions, found.usage) == ((), USAGE)
-    assert evaluate_reply(EngineAnswer("", problem="\x00"), PACKET, limits()).error == "the engine gave no reason"
+    assert evaluate_reply(EngineAnswer("", problem="\x00"), packet, limits()).error == "the engine gave no reason"
 
 
 def test_reply_that_is_not_understood_is_refused() -> None:
-    found = evaluate_reply(EngineAnswer("Buy!", usage=USAGE), PACKET, limits())
+    found = evaluate_reply(EngineAnswer("Buy!", usage=USAGE), packet, limits())
     assert not found.failed and found.error is not None and (found.actions, found.verdicts) == ((), ())
     assert found.usage == USAGE
 
 
 def test_citations_are_those_of_the_packet() -> None:
     asked = [
-        evaluate_reply(EngineAnswer(reply("hold", cites=cites)), PACKET, limits()).verdicts[0]
+        evaluate_reply(EngineAnswer(reply("hold", cites=cites)), packet, limits()).verdicts[0]
         for cites in (["c1"], ["c2"])
     ]
     assert [verdict.rule for verdict in asked] == [None, "R15_UNKNOWN_CITATION"]
     bare = msgspec.structs.replace(PACKET, sections=())
     assert (
-        evaluate_reply(EngineAnswer(reply("hold", cites=["c1"])), bare, limits()).verdicts[0].rule
+        evaluate_reply(EngineAnswer(reply("hold", cites=["c1"])), lambda: bare, limits()).verdicts[0].rule
         == "R15_UNKNOWN_CITATION"
     )
 
 
 def test_numbers_nobody_can_find_are_flagged_and_refuse_nothing() -> None:
     found = evaluate_reply(
-        EngineAnswer(reply("open", "long", 100, reason="mid 100.5, target 812.75")), PACKET, limits()
+        EngineAnswer(reply("open", "long", 100, reason="mid 100.5, target 812.75")), packet, limits()
     )
     assert found.verdicts[0].allowed and found.verdicts[0].flags == ("812.75",)
-    refused = evaluate_reply(EngineAnswer(reply("open", "long", 1, reason="target 812.75")), PACKET, limits())
+    refused = evaluate_reply(EngineAnswer(reply("open", "long", 1, reason="target 812.75")), packet, limits())
     assert not refused.verdicts[0].allowed and refused.verdicts[0].flags == ("812.75",)
+
+
+def test_a_packet_is_asked_for_only_where_the_answer_refers_to_it() -> None:
+    def nobody_asks() -> Packet:
+        raise AssertionError("nobody needs the packet")
+
+    for reason in ("hold: trend, carry", "3 of 5 bars are up"):
+        assert evaluate_reply(EngineAnswer(reply("hold", reason=reason)), nobody_asks, limits()).verdicts[0].allowed
+    for answer in (reply("hold", cites=["c1"]), reply("hold", reason="target 812.75")):
+        with pytest.raises(AssertionError, match="nobody needs"):
+            evaluate_reply(EngineAnswer(answer), nobody_asks, limits())
 
 
 def decided(here: Situation) -> tuple[Packet, EngineAnswer, bytes]:
@@ -67,7 +83,7 @@ def decided(here: Situation) -> tuple[Packet, EngineAnswer, bytes]:
 
     packet = assemble_packet(here)
     answer = plug.load("tapebook.decision.engines", "ensemble").create(EngineTerms(member=member)).decide(packet)
-    return packet, answer, canonical_json(evaluate_reply(answer, packet, limits()))
+    return packet, answer, canonical_json(evaluate_reply(answer, lambda: packet, limits()))
 
 
 @patient(25)

@@ -254,7 +254,7 @@ class Bots(HomePart):
                 if made is not None:
                     return run_record_view(rooms, made)
                 limits = limits_now(rooms, slot, before=opened.situation)
-                decision = evaluate_reply(EngineAnswer(reply), opened.packet, limits)
+                decision = evaluate_reply(EngineAnswer(reply), lambda: opened.packet, limits)
                 if decision.error is not None:
                     raise BadInput(f"{decision.error}: nothing was recorded")
                 run = record_decision(rooms, _decided_by(opened, provider), decision, limits)
@@ -370,7 +370,7 @@ def _decided_by(opened: PreparedDecision, provider: str | None) -> PreparedDecis
         return opened
     replace, deployment = msgspec.structs.replace, opened.slot.deployment
     named = replace(deployment, agent=replace(deployment.agent, engine=provider))
-    return replace(opened, slot=replace(opened.slot, deployment=named))
+    return PreparedDecision(replace(opened.slot, deployment=named), opened.situation, opened.causes)
 
 
 def _order_of_fill(

@@ -191,7 +191,7 @@ class BacktestRun:
                 if texts.next_at is not None and texts.next_at <= moment:
                     texts.write_until(moment)
             slot = Slot(self._deployment, symbol, at, trigger="backtest", learns=is_learning(self._plan, moment))
-            tick(self._rooms, slot, look=look, learn=self._learn)
+            tick(self._rooms, slot, look=look, learn=self._learn, late=True)
             self._ticks += 1
 
     def _decision_moments(self, at: int) -> list[tuple[int, str]]:

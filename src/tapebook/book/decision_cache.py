@@ -77,7 +77,8 @@ class DecisionCache:
         if kept is None or before is None or kept.since != before or not events:
             return
         for event in events:
-            if event.kind in _ENDS:
+            # Without a hash it is not all worked out: what is kept must equal what is stored.
+            if event.kind in _ENDS or not event.hash:
                 del self._kept[stream.deployment]
                 return
             if event.kind == _RUN_DECIDED:

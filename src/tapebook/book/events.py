@@ -6,7 +6,7 @@ order, so that a retry cannot make either twice. `may_be_archived` says which ev
 are old.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -36,7 +36,7 @@ from tapebook.domain.position import (
     signed_size_e8,
 )
 from tapebook.domain.run import Action, DecisionRun, RunStatus, SlotMark, Trigger, Usage, Verdict, Vote, Watermarks
-from tapebook.log import Draft, Event
+from tapebook.log import Draft, Event, LateDraft
 
 EntryKind = Literal["deposit", "realised_pnl", "fee", "funding", "insurance"]
 
@@ -301,6 +301,21 @@ def draft_event(happened_at: int, body: msgspec.Struct) -> Draft:
     kind, text = type(body), canonical_json(body).decode()
     _last_bodies[kind] = text, body
     return Draft(EVENT_KINDS[kind], happened_at, text)
+
+
+def late_event(happened_at: int, body: Body, finish: Callable[[Body], Body]) -> LateDraft:
+    """An event about to be appended whose body is not all worked out: `finish` does that when it is chained."""
+    # A text of its own, so that it stands for this body alone.
+    kind, stand_in = type(body), f"late {happened_at}"
+
+    def finished_text() -> str:
+        whole = finish(body)
+        text = canonical_json(whole).decode()
+        _last_bodies[kind] = text, whole
+        return text
+
+    _last_bodies[kind] = stand_in, body
+    return LateDraft(EVENT_KINDS[kind], happened_at, stand_in, finish=finished_text)
 
 
 def event_body(event: Event, kind: type[Body]) -> Body:

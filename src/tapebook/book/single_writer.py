@@ -180,6 +180,14 @@ class StreamState:
             self._refusals.extend((run.as_of, rule) for rule in rules)
             self._told = None
 
+    def finish_run(self, run: DecisionRun) -> None:
+        """Takes in what the packet of a decision came to, which was not known yet when the decision was seen."""
+        packet = {"inputs_sha256": run.inputs_sha256, "packet_sha256": run.packet_sha256, "tokens": run.tokens}
+        for runs, key in ((self.placed, run.run_id), (self.runs, run.symbol)):
+            seen = runs.get(key)
+            if seen is not None and seen.run_id == run.run_id:
+                runs[key] = msgspec.structs.replace(seen, **packet)
+
     def _on_run_ended(self, body: ev.RunEnded, event: Event) -> None:
         if body.run_id in self.placed:
             self.placed[body.run_id] = msgspec.structs.replace(self.placed[body.run_id], status=body.status)
@@ -299,7 +307,7 @@ class SingleWriterBook(Book):
         for stream in log.streams():
             for event in log.events(stream):
                 self._apply_event(event)
-        log.add_follower(self._apply_event)
+        log.add_follower(self._apply_event, finished=self._finish_event)
 
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
@@ -412,6 +420,10 @@ class SingleWriterBook(Book):
         state = self._folds[deployment]
         known = state.session(as_of) if state.seq == account.seq else None
         return super().session(deployment, account, as_of=as_of) if known is None else known
+
+    def _finish_event(self, event: Event) -> None:
+        if event.stream.owner == self.owner:
+            self._folds[event.stream.deployment].finish_run(ev.event_body(event, ev.RunDecided).run)
 
     def _apply_event(self, event: Event) -> None:
         stream = event.stream

@@ -5,7 +5,7 @@ gives:  a packet within its budget, with canonical bytes and hashes
 never:  reads a database, a clock or a file
 """
 
-from tapebook.context.assemble import SECTION_CAPS, assemble_packet
+from tapebook.context.assemble import SECTION_CAPS, assemble_packet, packet_of_facts
 from tapebook.context.formatting import MEMORY_CAP
 from tapebook.context.preview import Preview, PreviewPart, oversize_problems, preview_packet
 from tapebook.context.situation import (
@@ -37,6 +37,7 @@ __all__ = [
     "Situation",
     "assemble_packet",
     "oversize_problems",
+    "packet_of_facts",
     "preview_packet",
     "version_of",
 ]

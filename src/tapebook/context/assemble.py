@@ -231,6 +231,16 @@ def assemble_packet(situation: Situation) -> Packet:
     )
 
 
+def packet_of_facts(situation: Situation) -> Packet:
+    """The packet of a situation without its text: for engines that read of it the symbol and the facts alone."""
+    market, agent = situation.market, situation.deployment.agent
+    shared = market_section_caches(market.symbol, market.bar_minutes, len(market.bars), situation.renderer)
+    account = market_sections.look_at_portfolio(situation)
+    facts = decision_facts(situation, account, shared.bar_prices(market.bars))
+    place = (agent.name, market.symbol, situation.as_of, situation.renderer)
+    return Packet(*place, "", "", (), 0, {}, inputs_sha256="", sha256="", facts=facts)
+
+
 def decision_facts(situation: Situation, account: PortfolioView, bars: BarPrices) -> DecisionFacts:
     """The figures of a situation that rules and the ensemble reckon with."""
     market, caps, trust, followed = situation.market, account.caps, situation.trust, situation.followed

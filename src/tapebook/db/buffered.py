@@ -5,11 +5,15 @@ that something waits for has that written first, so the only difference is the t
 one another: no statement that waits may depend on what waits for another table.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tapebook.db.database import Database, Query, Row
+
+
+def _nothing_to_do() -> None:
+    """Nobody has anything that is still to be written."""
 
 
 class BufferedDatabase:
@@ -22,6 +26,11 @@ class BufferedDatabase:
         # The rows of each table's last statement, by its text: a row more of the same is only added there.
         self._last: dict[str, list[Row]] = {}
         self._open = False
+        self._before_reads: Callable[[], None] = _nothing_to_do
+
+    def call_before_reads(self, call: Callable[[], None]) -> None:
+        """Has somebody write what is still to be written before a statement that may see it."""
+        self._before_reads = call
 
     @property
     def description(self) -> str:
@@ -75,11 +84,13 @@ class BufferedDatabase:
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Inserts rows, now."""
+        self._before_reads()
         self._flush({table} & self._waiting.keys())
         self._db.insert_rows(table, columns, rows)
 
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""
+        self._before_reads()
         self._flush(self._waiting)
         self._db.execute_script(sql)
 
@@ -137,6 +148,7 @@ class BufferedDatabase:
 
     def _settle(self, query: Query) -> None:
         """Executes what a statement may see of what waits."""
+        self._before_reads()
         if not self._waiting.keys().isdisjoint(query.tables):
             self._flush(query.tables & self._waiting.keys())
 

@@ -6,8 +6,8 @@ never:  places orders, retrieves anything, changes a rule because a text says so
 """
 
 from tapebook.decision.guard import Limits, Move, gate_order, judge_actions, move_of_order
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, make_engine
-from tapebook.decision.reply import Reply, ReplyRefusal, parse_reply, unexplained_numbers
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, make_engine, reads_facts_alone
+from tapebook.decision.reply import Reply, ReplyRefusal, claims_figures, parse_reply, unexplained_numbers
 
 __all__ = [
     "Engine",
@@ -17,11 +17,13 @@ __all__ = [
     "Move",
     "Reply",
     "ReplyRefusal",
+    "claims_figures",
     "gate_order",
     "has_members",
     "judge_actions",
     "make_engine",
     "move_of_order",
     "parse_reply",
+    "reads_facts_alone",
     "unexplained_numbers",
 ]

@@ -50,6 +50,11 @@ class Engine(Protocol):
         ...
 
 
+def reads_facts_alone(engine: Engine) -> bool:
+    """Whether an engine reads of a packet its symbol and its facts and nothing else: it says so by `facts_alone`."""
+    return getattr(engine, "facts_alone", False) is True
+
+
 def _not_available(_name: str, _of: object) -> NoReturn:
     raise ConfigError("this engine can only be made by a home, which knows its members and models")
 

@@ -252,14 +252,23 @@ class _Figure(msgspec.Struct, frozen=True):
 
 def unexplained_numbers(action: Action, packet: Packet) -> tuple[str, ...]:
     """The numbers of an action's reason that a reader cannot find or work out, as they are written."""
-    if not _DIGIT.search(action.reason):
-        return ()
-    figures = [figure for figure in _figures_in(action.reason) if not _is_count(figure)][:_MAX_NUMBERS]
+    figures = _claimed_figures(action)
     if not figures:
         return ()
     # Sorted once: every comparison is a bisection then.
     known = sorted({*_numbers_in(f"{packet.system}\n{packet.text}"), *_numbers_of_action(action)})
     return tuple(figure.text for figure in figures if not _is_explained(figure, known))
+
+
+def claims_figures(action: Action) -> bool:
+    """Whether an action's reason has numbers that a packet must explain."""
+    return bool(_claimed_figures(action))
+
+
+def _claimed_figures(action: Action) -> list[_Figure]:
+    if not _DIGIT.search(action.reason):
+        return []
+    return [figure for figure in _figures_in(action.reason) if not _is_count(figure)][:_MAX_NUMBERS]
 
 
 def _figures_in(text: str) -> Iterator[_Figure]:

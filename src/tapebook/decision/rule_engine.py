@@ -55,6 +55,7 @@ class RuleEngine:
     """A pure function of facts; a subclass gives `signal`, or `bar_signal` when bars are all it looks at."""
 
     identity = ""
+    facts_alone = True
 
     def __init__(self, settings: RuleSettings = USUAL_SETTINGS) -> None:
         self.settings = settings

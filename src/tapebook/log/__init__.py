@@ -5,7 +5,7 @@ gives:  events with a sequence, two times and a hash; projections written in the
 never:  knows what a trade is; lets two processes write one stream
 """
 
-from tapebook.log.event import Draft, Event, Projection, Stream, Write
+from tapebook.log.event import Draft, Event, LateDraft, Projection, Stream, Write
 from tapebook.log.keyed import KeyedWrite
 from tapebook.log.lease import Lease, Leases
 from tapebook.log.store import Head, Log, NotedAnchor, ReadCache, Restore
@@ -17,6 +17,7 @@ __all__ = [
     "Finding",
     "Head",
     "KeyedWrite",
+    "LateDraft",
     "Lease",
     "Leases",
     "Log",

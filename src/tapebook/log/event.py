@@ -54,6 +54,23 @@ class Draft(msgspec.Struct, frozen=True):
         """A draft whose body is a typed value."""
         return cls(kind, happened_at, canonical_json(body).decode())
 
+    def final_body(self) -> str:
+        """The body as it is chained and stored."""
+        return self.body
+
+
+class LateDraft(Draft, frozen=True):
+    """A draft whose body is worked out when it is chained (`finish`): what nobody reads before can wait for others.
+
+    Until then `body` is a text that stands for it.
+    """
+
+    finish: Callable[[], str] = str
+
+    def final_body(self) -> str:
+        """The body, worked out now."""
+        return self.finish()
+
 
 class Event(msgspec.Struct, frozen=True):
     """One fact in its place: `seq` counts within the stream, `known_at` is when it was committed."""
@@ -78,7 +95,7 @@ class Event(msgspec.Struct, frozen=True):
         `chain_events` lets no line break into any part, so no other event has the same text.
         """
         what = Draft(self.kind, self.happened_at, self.body, self.schema)
-        return _event_hash(previous, what, stream=self.stream.name, seq=self.seq, known_at=self.known_at)
+        return _event_hash(previous, what, self.body, stream=self.stream.name, seq=self.seq, known_at=self.known_at)
 
 
 def chain_events(previous: str, drafts: Sequence[Draft], *, stream: Stream, seq: int, known_at: int) -> list[Event]:
@@ -88,17 +105,17 @@ def chain_events(previous: str, drafts: Sequence[Draft], *, stream: Stream, seq:
     # text.
     is_clear = name.count("/") <= 1 and "\n" not in name
     for draft in drafts:
-        kind, body = draft.kind, draft.body
+        kind, body = draft.kind, draft.final_body()
         if not is_clear or "\n" in body or "\n" in kind:
             raise BadInput(f"{kind!r} in stream {name!r}: use no slash in a stream and no line break")
         seq += 1
-        previous = _event_hash(previous, draft, stream=name, seq=seq, known_at=known_at)
+        previous = _event_hash(previous, draft, body, stream=name, seq=seq, known_at=known_at)
         events.append(Event(stream, seq, kind, draft.schema, draft.happened_at, known_at, body, previous))
     return events
 
 
-def _event_hash(previous: str, draft: Draft, *, stream: str, seq: int, known_at: int) -> str:
-    what = f"{draft.kind}\n{draft.schema}\n{draft.happened_at}\n{known_at}\n{draft.body}"
+def _event_hash(previous: str, draft: Draft, body: str, *, stream: str, seq: int, known_at: int) -> str:
+    what = f"{draft.kind}\n{draft.schema}\n{draft.happened_at}\n{known_at}\n{body}"
     return hashlib.sha256(f"{previous}\n{stream}\n{seq}\n{what}".encode()).hexdigest()
 
 

@@ -566,12 +566,16 @@ class Log:
 
     def _chain_to_head(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
         """The drafts as the next events of a stream, all of them known now."""
-        seq = head.seq
+        seq, known_at = self._require_end(stream, (head.seq, head.known_at), expected_seq=expected_seq)
+        return chain_events(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
+
+    def _require_end(self, stream: Stream, end: tuple[int, int], *, expected_seq: int) -> tuple[int, int]:
+        """Where a stream ends, which is where it is expected to, and when what is appended now is known."""
+        seq, known_before = end
         if seq != expected_seq:
             place = f"stream {stream.name} is at {seq}, not {expected_seq}"
             raise StaleWriter(f"{place}: read it again before writing")
-        known_at = max(head.known_at + 1, self._clock.now())
-        return chain_events(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
+        return seq, max(known_before + 1, self._clock.now())
 
     def _write(self, stream: Stream, events: Sequence[Event]) -> None:
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.

@@ -9,7 +9,7 @@ Limits are what the guard must know of the account: read when a reply is evaluat
 an order leaves (`limits_at_send`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -17,13 +17,14 @@ import msgspec
 from tapebook.book.decision_queue import StoredReply
 from tapebook.book.events import decision_run_id
 from tapebook.book.materializer import day_start
-from tapebook.context import MarketCache, Situation
+from tapebook.context import MarketCache, Situation, assemble_packet
 from tapebook.decision import (
     EngineAnswer,
     Limits,
     Move,
     Reply,
     ReplyRefusal,
+    claims_figures,
     judge_actions,
     move_of_order,
     parse_reply,
@@ -95,13 +96,32 @@ class MarketCut(msgspec.Struct, frozen=True):
     shelf: MarketCache | None = None
 
 
-class PreparedDecision(msgspec.Struct, frozen=True):
-    """A decision about to be made: what is known, the packet made of it, and why something is missing in it."""
+class PreparedDecision:
+    """A decision about to be made: what is known, why something is missing in it, and the packet made of it.
 
-    slot: Slot
-    situation: Situation
-    packet: Packet
-    causes: tuple[str, ...] = ()
+    A `late` packet is made when it is first read. An engine that reckons with facts alone is asked without it, and a
+    record that waits for others (`book.events.late_event`) has it made with those of other decisions.
+    """
+
+    __slots__ = ("_packet", "causes", "situation", "slot")
+
+    def __init__(self, slot: Slot, situation: Situation, causes: tuple[str, ...] = (), *, late: bool = False) -> None:
+        self.slot = slot
+        self.situation = situation
+        self.causes = causes
+        self._packet: Packet | None = None if late else assemble_packet(situation)
+
+    @property
+    def packet(self) -> Packet:
+        """The packet, whole."""
+        if self._packet is None:
+            self._packet = assemble_packet(self.situation)
+        return self._packet
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the packet is there."""
+        return self._packet is not None
 
 
 def stored_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None:
@@ -179,9 +199,7 @@ def _without_cost(answer: EngineAnswer) -> EngineAnswer:
     return msgspec.structs.replace(answer, usage=usage)
 
 
-def limits_now(
-    rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None
-) -> Limits:
+def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None) -> Limits:
     """The caps of an agent beside what it holds, what is under way and what it has done lately.
 
     What was read for the packet is not read again as long as the book has not moved since; nor are prices where
@@ -311,8 +329,8 @@ class Decision(msgspec.Struct, frozen=True):
     reasoning: str = ""
 
 
-def evaluate_reply(answer: EngineAnswer, packet: Packet, limits: Limits) -> Decision:
-    """What an answer comes to."""
+def evaluate_reply(answer: EngineAnswer, packet: Callable[[], Packet], limits: Limits) -> Decision:
+    """What an answer comes to; the packet is asked for only where the answer refers to it."""
     beside: dict[str, Any] = {"votes": answer.votes, "usage": answer.usage, "reasoning": answer.reasoning}
     if answer.problem is not None:
         problem = short_line(answer.problem, 300) or "the engine gave no reason"
@@ -321,7 +339,7 @@ def evaluate_reply(answer: EngineAnswer, packet: Packet, limits: Limits) -> Deci
     if isinstance(parsed, ReplyRefusal):
         return Decision(answer.reply, error=parsed.why, **beside)
     if any([action.cites for action in parsed.actions]):
-        limits = msgspec.structs.replace(limits, citations=packet.citation_ids)
+        limits = msgspec.structs.replace(limits, citations=packet().citation_ids)
     return Decision(
         answer.reply,
         parsed.actions,
@@ -331,8 +349,10 @@ def evaluate_reply(answer: EngineAnswer, packet: Packet, limits: Limits) -> Deci
     )
 
 
-def _with_flags(verdicts: tuple[Verdict, ...], actions: tuple[Action, ...], packet: Packet) -> tuple[Verdict, ...]:
-    flags = [unexplained_numbers(action, packet) for action in actions]
+def _with_flags(
+    verdicts: tuple[Verdict, ...], actions: tuple[Action, ...], packet: Callable[[], Packet]
+) -> tuple[Verdict, ...]:
+    flags = [unexplained_numbers(action, packet()) if claims_figures(action) else () for action in actions]
     if not any(flags):
         return verdicts
     return tuple(msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True))

@@ -16,7 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.book.events import OrderDryRun, OrderIntended, RunDecided, draft_event, orders_for_actions, run_status
+from tapebook.book.events import (
+    OrderDryRun,
+    OrderIntended,
+    RunDecided,
+    draft_event,
+    late_event,
+    orders_for_actions,
+    run_status,
+)
 from tapebook.decision import Limits
 from tapebook.domain.agent import TradingMode
 from tapebook.domain.instants import iso_text
@@ -47,7 +55,12 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
         )
     run = _decision_run(rooms, opened, decision, orders=len(orders), optional=optional)
     written = [_dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order) for order in orders]
-    drafts = [draft_event(run.as_of, RunDecided(run)), *[draft_event(limits.at, body) for body in written]]
+    decided: Draft
+    if opened.is_written:
+        decided = draft_event(run.as_of, RunDecided(run))
+    else:
+        decided = late_event(run.as_of, RunDecided(run), lambda body: RunDecided(_with_packet(body.run, opened.packet)))
+    drafts = [decided, *[draft_event(limits.at, body) for body in written]]
     appended = rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
     rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
     if run.degraded_causes:
@@ -85,15 +98,16 @@ def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
 def _decision_run(
     rooms: Rooms, opened: PreparedDecision, decision: Decision, *, orders: int, optional: OptionalReads
 ) -> DecisionRun:
-    slot, situation, packet = opened.slot, opened.situation, opened.packet
+    slot, situation = opened.slot, opened.situation
     deployment, agent = slot.deployment, slot.deployment.agent
     packet_key, reply_key, reason_key = None, None, None
     if rooms.config.archive.packets:
-        kept = rooms.archive.store_contents(archived_texts(packet, decision.reply, decision.reasoning))
+        kept = rooms.archive.store_contents(archived_texts(opened.packet, decision.reply, decision.reasoning))
         packet_key, reply_key, reason_key = (*(each.key for each in kept), None)[:3]
         # One is enough: both fail for the same reason.
         for problem in [each.problem for each in kept if each.problem is not None][:1]:
             optional.add_cause("archive", problem)
+    packet = opened.packet if opened.is_written else None
     return DecisionRun(
         run_id=slot.run_id(),
         owner=deployment.owner,
@@ -106,10 +120,10 @@ def _decision_run(
         branch=slot.branch,
         as_of=situation.as_of,
         watermarks=situation.watermarks,
-        renderer=packet.renderer,
-        inputs_sha256=packet.inputs_sha256,
-        packet_sha256=packet.sha256,
-        tokens=packet.tokens,
+        renderer=situation.renderer,
+        inputs_sha256=packet.inputs_sha256 if packet else "",
+        packet_sha256=packet.sha256 if packet else "",
+        tokens=packet.tokens if packet else 0,
         engine=agent.engine or rooms.config.engine.default,
         packet_key=packet_key,
         reply_key=reply_key,
@@ -124,6 +138,12 @@ def _decision_run(
         reason_key=reason_key,
         degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
         mark=_slot_mark(opened, decision),
+    )
+
+
+def _with_packet(run: DecisionRun, packet: Packet) -> DecisionRun:
+    return msgspec.structs.replace(
+        run, inputs_sha256=packet.inputs_sha256, packet_sha256=packet.sha256, tokens=packet.tokens
     )
 
 

@@ -22,8 +22,8 @@ import msgspec
 
 from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
-from tapebook.context import assemble_packet
-from tapebook.decision import EngineAnswer, Limits, move_of_order
+from tapebook.context import packet_of_facts
+from tapebook.decision import EngineAnswer, Limits, move_of_order, reads_facts_alone
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.run import DecisionRun
 from tapebook.tick.decide import (
@@ -63,8 +63,11 @@ LearnStep = Callable[[Rooms, Deployment], tuple[str, ...]]
 
 
 def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-    """The engine's answer."""
-    return rooms.engine(opened.slot.deployment.agent).decide(opened.packet)
+    """The engine's answer: to the packet, or to its facts while it is not written and the engine needs no more."""
+    engine = rooms.engine(opened.slot.deployment.agent)
+    if opened.is_written or not reads_facts_alone(engine):
+        return engine.decide(opened.packet)
+    return engine.decide(packet_of_facts(opened.situation))
 
 
 def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
@@ -80,9 +83,13 @@ def tick(
     look: MarketCut | None = None,
     ask: Callable[[Rooms, PreparedDecision], EngineAnswer] = ask_engine,
     learn: LearnStep = learn_what_is_due,
+    late: bool = False,
 ) -> DecisionRun:
-    """Decides once; the same tick again changes nothing and gives the run that is already there."""
-    opened = prepare_decision(rooms, slot, look=look, learn=learn)
+    """Decides once; the same tick again changes nothing and gives the run that is already there.
+
+    A `late` packet is written when somebody reads it, at the latest with the record of its decision.
+    """
+    opened = prepare_decision(rooms, slot, look=look, learn=learn, late=late)
     if isinstance(opened, DecisionRun):
         return opened
     answer = stored_answer(rooms, opened) or ask(rooms, opened)
@@ -103,13 +110,14 @@ def prepare_decision(
     learn: LearnStep = learn_what_is_due,
     decided: bool | None = None,
     followed: bool = False,
+    late: bool = False,
 ) -> PreparedDecision | DecisionRun:
     """What the engine is to be asked; or the run, when the decision was made already.
 
     `known` is what an earlier attempt was allowed to know; the first attempt knows all there is, or what was
     looked at for several decisions. `learn` says what is learned before it: a frozen memory learns nothing.
     `decided` says whether there is a run, for whoever has read that under the lease; `followed`, that the account
-    has caught up with the broker for another decision in this moment.
+    has caught up with the broker for another decision in this moment; `late`, that the packet can be written later.
     """
     deployment, run = slot.deployment, slot.run_id()
     rooms.book.record_set_back(deployment.id)
@@ -136,7 +144,7 @@ def prepare_decision(
         shelf=look.shelf,
         optional=optional,
     )
-    return PreparedDecision(slot, situation, assemble_packet(situation), optional.causes)
+    return PreparedDecision(slot, situation, optional.causes, late=late)
 
 
 def conclude_decision(
@@ -145,7 +153,7 @@ def conclude_decision(
     """The decision as it is stored from now on, with the orders it intends; `tape_seq` is where the tape ends now."""
     store_answer(rooms, opened, answer)
     limits = limits_now(rooms, opened.slot, before=opened.situation, tape_seq=tape_seq)
-    return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
+    return record_decision(rooms, opened, evaluate_reply(answer, lambda: opened.packet, limits), limits)
 
 
 # What a decision leaves in the stream of its deployment: behind these alone, the next one is told nothing new.
@@ -206,7 +214,7 @@ def prepare_shadow(rooms: Rooms, beside: Slot, main: DecisionRun) -> PreparedDec
     situation = gather_situation(
         rooms, beside.deployment, beside.symbol, as_of=main.as_of, watermarks=known, optional=optional
     )
-    return PreparedDecision(beside, situation, assemble_packet(situation), optional.causes)
+    return PreparedDecision(beside, situation, optional.causes)
 
 
 def conclude_shadow(
@@ -215,7 +223,7 @@ def conclude_shadow(
     """The decision as it is stored from now on; judged by the account the real one was made for, which has moved on."""
     store_answer(rooms, opened, answer)
     limits = _limits_of_main_run(rooms, opened, tape_seq=tape_seq)
-    return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
+    return record_decision(rooms, opened, evaluate_reply(answer, lambda: opened.packet, limits), limits)
 
 
 def _limits_of_main_run(rooms: Rooms, opened: PreparedDecision, *, tape_seq: int | None) -> Limits:

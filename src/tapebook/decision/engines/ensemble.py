@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, reads_facts_alone
 from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_of, parse_reply
 from tapebook.decision.rule_engine import (
     USUAL_SETTINGS,
@@ -60,6 +60,7 @@ class EnsembleEngine:
         # A cache: rules want the same for as long as the bars stay, whatever they weigh.
         self._rule_votes: dict[tuple[str, str], LastCall[_RuleVote, Vote]] = {}
         self._tally = LastCall(_tally_text)
+        self.facts_alone = all(reads_facts_alone(engine) for _, engine in members)
         # Empty when every member is a pure function of the packet.
         identities = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
         self.identity = identities if any(engine.identity for _, engine in members) else ""

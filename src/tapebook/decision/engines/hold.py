@@ -9,6 +9,7 @@ class HoldEngine:
     """Answers every packet with a hold."""
 
     identity = ""
+    facts_alone = True
 
     def decide(self, packet: Packet) -> EngineAnswer:
         """One hold on the packet's symbol."""
