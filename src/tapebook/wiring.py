@@ -80,8 +80,7 @@ class Rooms:
     ) -> None:
         require_home(home)
         make_home_private(home)
-        self.home = home
-        self.clock = clock
+        self.home, self.clock = home, clock
         self.config: Config = read_with or with_slot(load_config(home), slot)
         reads = read_with is not None
         book_db = _open_database(

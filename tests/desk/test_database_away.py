@@ -13,6 +13,7 @@ import pytest
 
 from tapebook.api import app
 from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.database_wait import DatabaseWait, when_database_answers
 from tapebook.db.postgres import PostgresDatabase
 from tapebook.desk.executor import Executor
 from tapebook.desk.librarian import Librarian
@@ -21,7 +22,6 @@ from tapebook.desk.supervisor import serve_role
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import MINUTE
 from tapebook.errors import DatabaseAway, HomeError
-from tapebook.tick.heartbeat import DatabaseWait, when_database_answers
 from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.db.servers import Server, Shutdown, own_server
@@ -309,7 +309,7 @@ def test_what_waiting_does_not_change_ends_at_once(stage: Stage) -> None:
 
 def test_pauses_grow_up_to_a_limit_and_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
-    monkeypatch.setattr("tapebook.tick.heartbeat.elapsed_seconds", lambda: seconds[0])
+    monkeypatch.setattr("tapebook.database_wait.elapsed_seconds", lambda: seconds[0])
     wait, pauses = DatabaseWait(), []
     for _ in range(2):
         for _ in range(7):

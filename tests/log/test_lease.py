@@ -1,5 +1,6 @@
 """Leases: one writer per stream, taken over only from the silent, and nothing written by who lost one."""
 
+import threading
 from threading import Barrier, Thread
 
 import pytest
@@ -310,3 +311,21 @@ def fresh(database: Database) -> Log:
         for table in ("leases", "log_events", "journal_entries", "journal_tags"):
             database.execute(sql(f"DELETE FROM {table}"))
     return log
+
+
+def test_a_long_call_gets_heartbeats_and_gives_what_it_gives(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine may think for longer than a lease lives."""
+    fresh(database)
+    ann, beaten = leases(database, "ann's", Watch()), threading.Event()
+
+    def beat() -> list[Lease]:
+        beaten.set()
+        return []
+
+    monkeypatch.setattr(ann, "heartbeat_if_due", beat)
+    monkeypatch.setattr("tapebook.log.lease._LOOK_SECONDS", 0.01)
+    assert ann.call_with_heartbeat(lambda: beaten.wait(60))
+    with pytest.raises(ZeroDivisionError):
+        ann.call_with_heartbeat(lambda: 1 // 0)

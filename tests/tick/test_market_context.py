@@ -22,6 +22,8 @@ from tapebook.ingest.stepwise import SteppedFeed
 from tapebook.report.market import asset_context_view
 from tapebook.sources import polymarket
 from tapebook.tape.forward_tape import ForwardTape
+from tapebook.tape.registry import MACRO_CHANNELS, PREDICTION_CHANNELS
+from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.prepare import _prediction_line, read_market, with_features
 from tapebook.wiring import Rooms
@@ -99,6 +101,29 @@ def test_hours_later_blocks_are_stale_and_before_the_first_row_they_are_empty(ro
     assert later["predictionMarkets"]["stale"] and later["macro"]["stale"] and later["midPrice"]["stale"]
     before = asset_context_view(rooms.tape, "ETH", view=View(BORN), horizon="intraday", sources=ALL)
     assert before["predictionMarkets"] is None and before["macro"] is None and before["midPrice"] is None
+
+
+def test_a_decision_reads_of_the_market_around_an_asset_what_its_packet_shows(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six more reads of hourly tables at every decision would be for nothing."""
+    asked: set[str] = set()
+    newest, rows_since = Tape.feature, Tape.features_since
+
+    def feature(tape: Tape, family: str, symbol: str, *, view: View) -> FeatureRow | None:
+        asked.add(family)
+        return newest(tape, family, symbol, view=view)
+
+    def features_since(tape: Tape, family: str, symbol: str, *, since: int, view: View) -> list[FeatureRow]:
+        asked.add(family)
+        return rows_since(tape, family, symbol, since=since, view=view)
+
+    monkeypatch.setattr(Tape, "feature", feature)
+    monkeypatch.setattr(Tape, "features_since", features_since)
+    view = View(rooms.clock.now())
+    found = with_features(rooms.tape, read_market(rooms.tape, "ETH", minutes=5, count=20, view=view), view=view)
+    assert {"predictionMarkets", "capitalFlows"} <= {feature.name for feature in found.features}
+    assert asked & {*MACRO_CHANNELS, *PREDICTION_CHANNELS} == {"immediate_markets", "capital_flows"}
 
 
 def test_the_facade_filters_by_agent_and_refuses_what_is_no_market(fed: tuple[Path, int]) -> None:

@@ -21,10 +21,9 @@ from tapebook.home import shared_lock
 from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, listed_run_views
 from tapebook.lab.replay import ReplayReport, replay_runs
 from tapebook.tick.decide import Slot
-from tapebook.tick.heartbeat import ask_with_heartbeat
 from tapebook.tick.memory import curated_until
 from tapebook.tick.prepare import documents_watermark, gather_situation, watermarks_now
-from tapebook.tick.story import deploy_agent, repeated_run, shadow_tick, tick
+from tapebook.tick.story import ask_with_heartbeat, deploy_agent, repeated_run, shadow_tick, tick
 from tapebook.wiring import Rooms
 
 _ALL = 2**31 - 1

@@ -10,11 +10,12 @@ SELECT DISTINCT agent FROM agent_versions WHERE owner = :owner ORDER BY agent;
 
 -- name: agent_version
 -- One version of one agent.
-SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent AND version = :version;
+SELECT version, profile_json, NULL FROM agent_versions WHERE owner = :owner AND agent = :agent AND version = :version;
 
 -- name: agent
--- The newest version of one agent.
-SELECT version, profile_json FROM agent_versions WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
+-- The newest version of one agent, and when it became known if it ended the agent.
+SELECT version, profile_json, CASE WHEN removed = 1 THEN known_at END FROM agent_versions
+WHERE owner = :owner AND agent = :agent ORDER BY version DESC LIMIT 1;
 
 -- name: agent_as_of
 -- The newest version of one agent as of a sequence number of the owner's stream, and whether it ended the agent.

@@ -239,11 +239,18 @@ class Book:
 
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
-        if version is None:
-            query = partial(self._db.one, _QUERIES.agent, owner=self.owner, agent=name)
-        else:
-            query = partial(self._db.one, _QUERIES.agent_version, owner=self.owner, agent=name, version=version)
-        return self._read_owner(("agent", name, version), lambda: _profile(row) if (row := query()) else None)
+        found = self._agent_record(name, version)
+        return found[:2] if found else None
+
+    def _agent_record(self, name: str, version: int | None) -> tuple[int, AgentProfile, int | None] | None:
+        """A version of an agent, its profile, and when that ended the agent, if it is the newest and did."""
+
+        def read() -> tuple[int, AgentProfile, int | None] | None:
+            where = {"owner": self.owner, "agent": name, "version": version}
+            row = self._db.one(_QUERIES.agent if version is None else _QUERIES.agent_version, **where)
+            return (*_profile(row), row[2]) if row else None
+
+        return self._read_owner(("agent", name, version), read)
 
     def agent_as_of(self, name: str, *, as_of: int, removed: bool = False) -> tuple[int, AgentProfile] | None:
         """One agent's profile as it was known at a moment; None when there was none, or when it had been removed."""
@@ -258,12 +265,17 @@ class Book:
 
         UnknownName says why there is none. An agent that was removed is found in its past, or when `removed` says so.
         """
-        found = self.agent(name, version=version) if as_of is None else self.agent_as_of(name, as_of=as_of)
+        if as_of is None:
+            found = self._agent_record(name, version)
+        else:
+            then = self.agent_as_of(name, as_of=as_of)
+            found = (*then, None) if then else None
         if found is None:
             raise UnknownName(self._why_not_found(name, version, as_of))
-        if version is None and as_of is None and not removed and (gone := self.removed_at(name)) is not None:
+        number, profile, gone = found
+        if gone is not None and not removed:
             raise UnknownName(_removed_text(name, gone))
-        return Deployment(self.owner, deployment_id(found[1]), found[1], found[0])
+        return Deployment(self.owner, deployment_id(profile), profile, number)
 
     def _why_not_found(self, name: str, version: int | None, as_of: int | None) -> str:
         newest, gone = self.agent(name), self.removed_at(name)

@@ -13,6 +13,7 @@ from tapebook.anchors import AnchorTimer
 from tapebook.archive import DrainResult, SpooledArchive
 from tapebook.background import BackgroundCall
 from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.database_wait import DatabaseWait
 from tapebook.desk.backup import Backups
 from tapebook.desk.executor import Executor
 from tapebook.desk.librarian import PACKED_AFTER_MS, Librarian
@@ -22,7 +23,6 @@ from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
 from tapebook.errors import DatabaseAway, Retry
 from tapebook.log.store import is_clock_set_back
-from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
 RoleName = Literal["scheduler", "worker", "executor", "librarian", "backup"]

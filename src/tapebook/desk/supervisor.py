@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from tapebook.clock import Clock, elapsed_seconds
+from tapebook.database_wait import DATABASE_AWAY, DATABASE_BACK, when_database_answers
 from tapebook.db import Database
 from tapebook.desk.home_events import HomeEvent, HomeTotals, HomeWatch
 from tapebook.desk.roles import ROLES, RoleName, RoleProgress, StopSignal, run_role
@@ -42,7 +43,6 @@ from tapebook.ingest.world_process import clock_of_source
 from tapebook.settings.config import load_config
 from tapebook.settings.logs import is_logging, log_problems, log_words, relay_log_line
 from tapebook.tape.source import NO_CONNECTION
-from tapebook.tick.heartbeat import DATABASE_AWAY, DATABASE_BACK, when_database_answers
 from tapebook.wiring import Rooms
 
 _POLL_SECONDS = 0.1

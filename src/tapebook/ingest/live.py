@@ -7,6 +7,7 @@ import msgspec
 
 from tapebook.anchors import AnchorTimer
 from tapebook.clock import elapsed_seconds
+from tapebook.database_wait import DatabaseWait
 from tapebook.domain.instants import SECOND, iso_text
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
 from tapebook.ingest.compaction import RowMover
@@ -16,7 +17,6 @@ from tapebook.log.store import is_clock_set_back
 from tapebook.settings.config import Config
 from tapebook.tape.recording import Recorder
 from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
-from tapebook.tick.heartbeat import DatabaseWait
 from tapebook.wiring import Rooms
 
 # One commit holds the frames of a quarter of a second: a row per commit would wait for the disk each time.

@@ -8,8 +8,10 @@ holder that was only asleep finds its epoch gone: `fence_write`, called inside e
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 
@@ -17,9 +19,13 @@ from tapebook.db import Database, Queries
 from tapebook.errors import Busy, StaleWriter
 from tapebook.log.event import Stream
 
+Result = TypeVar("Result")
+
 _QUERIES = Queries.load("tapebook.log", "leases.sql")
 # Short against any time to live, and twenty small reads a second cost nothing.
 _POLL_SECONDS = 0.05
+# How often somebody who waits for a long call looks whether a heartbeat is due.
+_LOOK_SECONDS = 0.5
 # A holder may miss two heartbeats before it counts as dead.
 _HEARTBEATS_PER_TTL = 3
 
@@ -164,6 +170,14 @@ class Leases:
             del self.in_hand[lease.stream]
             self._lost.add(lease.stream)
         return lost
+
+    def call_with_heartbeat(self, call: Callable[[], Result]) -> Result:
+        """What a call gives that may take long and touches no database; the leases in hand get their signs of life."""
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(call)
+            while not wait([asked], timeout=_LOOK_SECONDS).done:
+                self.heartbeat_if_due()
+        return asked.result()
 
     def fence_writes(self, leases: Sequence[Lease]) -> None:
         """Inside a write about several streams: StaleWriter unless all of the leases still stand."""

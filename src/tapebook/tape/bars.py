@@ -169,18 +169,17 @@ def newest_bar(tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[i
 
 def _hours_and_minutes(tape: StoredBars, symbol: str, *, since: int, end: int, view: View) -> list[Candle]:
     """Stored hours in order, with the minutes of those that are missing."""
-
-    def minutes(first: int, before: int) -> list[Candle]:
-        last = before - MINUTE
-        return tape.candles(symbol, granularity_sec=_MINUTE_SEC, since=first, until=last, view=view)
-
     found, at = list[Candle](), since
-    for hour in tape.candles(symbol, granularity_sec=_HOUR_SEC, since=since, until=end - HOUR, view=view):
-        if at < hour.bucket_ts:
-            found += minutes(at, hour.bucket_ts)
-        found.append(hour)
-        at = hour.end
-    return found + (minutes(at, end) if at < end else [])
+    hours = tape.candles(symbol, granularity_sec=_HOUR_SEC, since=since, until=end - HOUR, view=view)
+    for hour in (*hours, None):
+        before = end if hour is None else hour.bucket_ts
+        if at < before:
+            last = before - MINUTE
+            found += tape.candles(symbol, granularity_sec=_MINUTE_SEC, since=at, until=last, view=view)
+        if hour is not None:
+            found.append(hour)
+            at = hour.end
+    return found
 
 
 class ObservedBars(Protocol):

@@ -21,6 +21,7 @@ import msgspec
 from tapebook.db import Database
 from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation, SubjectKind
+from tapebook.log.store import LogClock
 from tapebook.tape.bars import (
     BAR_LENGTHS,
     bars_from_length,
@@ -47,7 +48,7 @@ from tapebook.tape.quarantine import RefusedObservation
 from tapebook.tape.registry import Registry
 from tapebook.tape.retention import FetchObject
 from tapebook.tape.source import SourceAdapter
-from tapebook.tape.store import _NO_KINDS, _QUERIES, Tape, TapeClock
+from tapebook.tape.store import _NO_KINDS, _QUERIES, Tape
 from tapebook.tape.view import GRACE_MS, NO_WATERMARK, KnownDelisting, View
 
 PAGE_ROWS = 8_000
@@ -279,7 +280,7 @@ class ForwardTape(Tape):
         self,
         db: Database,
         *,
-        clock: TapeClock,
+        clock: LogClock,
         fetch: FetchObject = lambda key: None,
         watermark: int | None = None,
         sources: Sequence[SourceAdapter] = (),

@@ -122,20 +122,19 @@ class Registry:
     def record(self, register: str, subject: str, *, view: View) -> StoredRecord | None:
         """One record as it was known; None of a subject nobody has heard of."""
         reach = self._reach(view)
-        if reach == self._watermark:
-            # A backtest asks for the same few markets at every window of their margin.
-            versions = self._versions.get((register, subject))
-            if versions is None:
-                versions = self._read_versions(register, subject, as_of=NO_WATERMARK, watermark=reach)
+        # A backtest asks for the same few markets at every window of their margin.
+        is_kept = reach == self._watermark
+        versions = self._versions.get((register, subject)) if is_kept else None
+        if versions is None:
+            known_by = NO_WATERMARK if is_kept else view.as_of
+            where = {"register": register, "subject": subject, "as_of": known_by, "watermark": reach}
+            versions = self._db.all(_QUERIES.record, **where)
+            if is_kept:
                 self._versions[register, subject] = versions
-            found = [row for row in versions if row[1] <= view.as_of or row[2] == 0]
-        else:
-            found = self._read_versions(register, subject, as_of=view.as_of, watermark=reach)
-        return _as_stored_record(found[-1], view) if found else None
-
-    def _read_versions(self, register: str, subject: str, *, as_of: int, watermark: int) -> list[tuple[Any, ...]]:
-        where = {"register": register, "subject": subject, "as_of": as_of, "watermark": watermark}
-        return [*self._db.all(_QUERIES.record, **where)]
+        for row in reversed(versions):
+            if row[1] <= view.as_of or row[2] == 0:
+                return _as_stored_record(row, view)
+        return None
 
     def _reach(self, view: View) -> int:
         return view.watermark if self._watermark is None else min(view.watermark, self._watermark)
@@ -369,14 +368,21 @@ def macro_subjects(tape: "Tape", symbol: str, *, view: View, chosen: Sequence[st
 
 
 def macro_rows(
-    tape: "Tape", symbol: str, *, view: View, since: int, most: int, chosen: Sequence[str] = (OWN,)
+    tape: "Tape",
+    symbol: str,
+    *,
+    view: View,
+    since: int,
+    most: int,
+    chosen: Sequence[str] = (OWN,),
+    channels: Sequence[str] = MACRO_CHANNELS,
 ) -> list[SubjectRow]:
     """The newest rows of each channel and subject chosen for an asset, so many of each at most, newest first."""
     found: list[SubjectRow] = []
-    if not tape.has_channel(*MACRO_CHANNELS):
+    if not tape.has_channel(*channels):
         return found
     for subject in macro_subjects(tape, symbol, view=view, chosen=chosen):
-        for channel in MACRO_CHANNELS:
+        for channel in channels:
             # Rows are hourly: mostly the newest are found without going through all of a month.
             recent = max(since, view.as_of - 2 * most * HOUR)
             rows = tape.features_since(channel, subject, since=recent, view=view)

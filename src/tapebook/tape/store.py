@@ -9,7 +9,7 @@ of its bucket. Rows that left for the archive are read from there (`retention.py
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
-from tapebook.log.store import AcceptSetBack, is_clock_set_back
+from tapebook.log.store import AcceptSetBack, LogClock, is_clock_set_back
 from tapebook.tape.bars import BAR_LENGTHS, newest_bar, newest_bars, stored_lengths_dividing
 from tapebook.tape.families import (
     ALL_FAMILIES,
@@ -82,14 +82,6 @@ Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFundi
 _NO_KINDS: Mapping[str, SubjectKind] = MappingProxyType({})
 
 
-class TapeClock(Protocol):
-    """Anything that knows market time."""
-
-    def now(self) -> int:
-        """UTC milliseconds."""
-        ...
-
-
 class Tape:
     """All market rows of one database."""
 
@@ -97,7 +89,7 @@ class Tape:
         self,
         db: Database,
         *,
-        clock: TapeClock,
+        clock: LogClock,
         fetch: FetchObject = lambda key: None,
         may_go_back: AcceptSetBack | None = None,
         sources: Sequence[SourceAdapter] = (),

@@ -20,7 +20,7 @@ price, and a second call finds nothing to do.
    an exchange was asked for a time twice, is left out (`_is_booked`);
 3. fills, funding, insurance and ends of orders go one by one through ledger and materializer (`_settle_event`), a
    fill with the prices observed of what it changes since that was last valued (`PricePath`);
-4. what is still held is valued, once per moment (`_valuation_events`): equity by the marks, extremes by the prices
+4. what is still held is valued, once per moment: equity by the marks, extremes by the prices
    observed up to now, and how far margin was checked.
 """
 
@@ -91,10 +91,12 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     events = (*told, *activity.events)
     if events:
         account, drafts = _settle_events(rooms, deployment, account, events, orders=found, path=path)
-    if drafts or newest is None or newest.happened_at < now or newest.walked_until < activity.walked_until:
-        marked = _valuation_events(
-            account, deployment, newest, quotes=quotes, path=path, at=now, walked_until=activity.walked_until
-        )
+    held, walked = account.portfolio.positions, activity.walked_until
+    # What is held is valued; nothing held needs no value.
+    if held and (drafts or newest is None or newest.happened_at < now or newest.walked_until < walked):
+        marks = position_marks(quotes, held.values(), at=now, before=newest.marks if newest else None)
+        seen, cause = path.ranges_until_now(account), _deployment_cause(deployment)
+        marked = settle_marks(account, marks, cause, path=seen, at=now, walked_until=walked)[1]
         drafts += [draft_event(now, body) for body in marked]
     if drafts:
         rooms.book.append(deployment.id, drafts, expected_seq=seq)
@@ -124,9 +126,12 @@ def _booked_account(
     walked = newest.walked_until if newest else 0
     standing = BrokerAccount(account.portfolio.cash_usd_e6, tuple(exposures), deployment.agent.margin, walked)
     # An account that holds something is valued whenever it is booked; an order may have been filled ever since it left.
-    booked_until = [newest.happened_at] if newest is not None and exposures else []
-    since_ms = min([*booked_until, *[order.intended_at for order, _ in orders]], default=0)
-    return BookedAccount(standing, tuple([order for order, placed in orders if placed]), quotes, until, since_ms)
+    since_any, placed = [newest.happened_at] if newest is not None and exposures else [], list[Order]()
+    for order, is_placed in orders:
+        since_any.append(order.intended_at)
+        if is_placed:
+            placed.append(order)
+    return BookedAccount(standing, tuple(placed), quotes, until, min(since_any, default=0))
 
 
 def _booked_now(rooms: Rooms, deployment: Deployment, *, seq: int) -> BookedAccount:
@@ -231,25 +236,6 @@ def _settle_event(
     ended: EventBodies = [OrderEnded(event)]
     going_on = not run or any(order.run_id == run for order in working.values())
     return account, ended if going_on else [*ended, RunEnded(run, "rejected" if event.status == "rejected" else "done")]
-
-
-def _valuation_events(
-    account: Account,
-    deployment: Deployment,
-    newest: AccountSnapshot | None,
-    *,
-    quotes: TapeQuotes,
-    path: PricePath,
-    at: int,
-    walked_until: int,
-) -> EventBodies:
-    """The value of what is held; nothing held needs none."""
-    held = account.portfolio.positions
-    if not held:
-        return []
-    marks = position_marks(quotes, held.values(), at=at, before=newest.marks if newest else None)
-    seen = path.ranges_until_now(account)
-    return settle_marks(account, marks, _deployment_cause(deployment), path=seen, at=at, walked_until=walked_until)[1]
 
 
 def _deployment_cause(deployment: Deployment) -> TradeCause:

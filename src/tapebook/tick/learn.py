@@ -47,7 +47,6 @@ from tapebook.log import Draft
 from tapebook.log.single_writer import SingleWriterLog
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.heartbeat import call_with_heartbeat
 from tapebook.tick.memory import STEP_TRADES, cases_of, layers_due, outcomes_due, promoted_notes_due
 from tapebook.tick.prepare import LEARNING, OptionalReads, safe_causes
 from tapebook.tick.trust import twins_due
@@ -208,8 +207,8 @@ def _reflect_if_due(rooms: Rooms, deployment: Deployment, optional: OptionalRead
     if due is None:
         return False
     now = due.evidence.at
-    drafts = call_with_heartbeat(
-        rooms, lambda: optional.read_or_default(name, None, _reflection_drafts, deployment, due)
+    drafts = rooms.leases.call_with_heartbeat(
+        lambda: optional.read_or_default(name, None, _reflection_drafts, deployment, due)
     )
     if drafts is None:
         (why,) = safe_causes(rooms, optional.causes[-1:])

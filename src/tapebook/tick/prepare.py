@@ -62,8 +62,6 @@ from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_o
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
-    MACRO_CHANNELS,
-    PREDICTION_CHANNELS,
     macro_rows,
     prediction_rows,
     prediction_symbols,
@@ -238,24 +236,25 @@ def _with_stored_features(tape: Tape, market: Market, *, view: View, version: Pa
 
 
 # Of the prediction markets of an asset, those with the most money; titles are long, and the section has a cap.
-_SHOWN_PREDICTIONS, _SHOWN_CHANNEL = 2, "immediate_markets"
+_SHOWN_PREDICTIONS = 2
 _MOST_TITLE = 90
+# What a packet shows of the market around an asset: no other channel is read for it.
+_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL = "immediate_markets", "capital_flows"
 
 
 def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, view: View) -> tuple[Feature, ...]:
     """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
-    if not tape.has_channel(*PREDICTION_CHANNELS, *MACRO_CHANNELS):
+    if not tape.has_channel(_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL):
         return ()
     symbols = prediction_symbols(symbol, subscriptions.predictions)
     found = [*_prediction_features(tape, symbol, about="", view=view)] if symbol in symbols else []
     since, chosen = view.as_of - DAY, subscriptions.macro
-    for macro in macro_rows(tape, symbol, view=view, since=since, most=1, chosen=chosen):
-        if macro.channel == "capital_flows":
-            name = "capitalFlows" if macro.subject == GLOBAL_SUBJECT else "chainFlows"
-            # A protocol and a stablecoin that were asked for by name have figures of their own.
-            kind = macro.subject.partition("/")[0]
-            name = f"{kind}Flows" if macro.subject in chosen and kind in ("protocol", "stablecoin") else name
-            found.append(_feature(name, macro.bucket_ts, macro.metrics))
+    for macro in macro_rows(tape, symbol, view=view, since=since, most=1, chosen=chosen, channels=(_FLOWS_CHANNEL,)):
+        name = "capitalFlows" if macro.subject == GLOBAL_SUBJECT else "chainFlows"
+        # A protocol and a stablecoin that were asked for by name have figures of their own.
+        kind = macro.subject.partition("/")[0]
+        name = f"{kind}Flows" if macro.subject in chosen and kind in ("protocol", "stablecoin") else name
+        found.append(_feature(name, macro.bucket_ts, macro.metrics))
     # Those of other symbols come last: when the section is too long, they are left out first.
     for each in symbols:
         found += _prediction_features(tape, each, about=f" of {each}", view=view) if each != symbol else ()
@@ -263,7 +262,7 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
 
 
 def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> Iterator[Feature]:
-    row = prediction_rows(tape, symbol, view=view, channels=(_SHOWN_CHANNEL,)).get(_SHOWN_CHANNEL)
+    row = prediction_rows(tape, symbol, view=view, channels=(_PREDICTIONS_CHANNEL,)).get(_PREDICTIONS_CHANNEL)
     if row is None:
         return
     # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.

@@ -255,8 +255,11 @@ def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> Pric
         for bar in bars:
             prices += (bar.low_e8, bar.high_e8) if bar.bucket_ts >= moved_at else (bar.close_e8,)
         return PriceRange(min(prices), max(prices)) if prices else None
-    minutes_with_mids = {mid.bucket_ts // MINUTE for mid in mids}
-    prices += [mid.price_e8 for mid in mids if mid.bucket_ts >= moved_at]
+    minutes_with_mids: set[int] = set()
+    for mid in mids:
+        minutes_with_mids.add(mid.bucket_ts // MINUTE)
+        if mid.bucket_ts >= moved_at:
+            prices.append(mid.price_e8)
     for bar in bars:
         last = (bar.end - 1) // MINUTE
         if bar.bucket_ts < moved_at:

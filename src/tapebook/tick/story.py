@@ -16,6 +16,7 @@ one is finished, so that a killed process writes the same events in the same ord
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -67,6 +68,12 @@ def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     if opened.is_written or not reads_facts_alone(engine):
         return engine.decide(opened.packet)
     return engine.decide(packet_of_facts(opened.situation))
+
+
+def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+    """The engine's answer; while it thinks, the leases in hand get their signs of life."""
+    engine = rooms.engine(opened.slot.deployment.agent)
+    return rooms.leases.call_with_heartbeat(partial(engine.decide, opened.packet))
 
 
 def tick(

@@ -1,42 +1,22 @@
-"""Waits for something outside: an engine, while leases get heartbeats; a database that is away."""
+"""Waits for a database that is away, and says once that it is."""
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from tapebook.clock import SystemClock, elapsed_seconds
-from tapebook.decision import EngineAnswer
 from tapebook.domain.instants import iso_text
 from tapebook.errors import DatabaseAway
-from tapebook.tick.decide import PreparedDecision
-from tapebook.wiring import Rooms
 
 DATABASE_AWAY, DATABASE_BACK = "database away", "database back"
 """How the lines begin that say so."""
 
-_HEARTBEAT_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 0.1
 # A server that starts is found soon enough, and many processes that wait for one do not hinder it.
 _LONGEST_PAUSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
 T = TypeVar("T")
-
-
-def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-    """The engine's answer."""
-    engine = rooms.engine(opened.slot.deployment.agent)
-    return call_with_heartbeat(rooms, lambda: engine.decide(opened.packet))
-
-
-def call_with_heartbeat(rooms: Rooms, call: Callable[[], T]) -> T:
-    """What a call gives that may take long and touches no database; the leases in hand get their signs of life."""
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(call)
-        while not wait([asked], timeout=_HEARTBEAT_SECONDS).done:
-            rooms.leases.heartbeat_if_due()
-    return asked.result()
 
 
 class DatabaseWait:
