@@ -108,7 +108,7 @@ class RecordsAsOf:
         self.fits: list[Fit | None] = []
         self.records_by_name: dict[RecordKey, Record] = {}
         self.rows: dict[StableRowsKey, StableRows] = {}
-        self.recent: dict[ExperienceSettings, RecentRecord] = {}
+        self.recent: dict[tuple[int, int], RecentRecord] = {}
         self.rows_by_symbol: dict[str, tuple[RowsInputs, tuple[ExperienceRow, ...]]] = {}
         self.told_by_symbol: dict[str, tuple[RowsInputs, PacketExperience]] = {}
 
@@ -598,14 +598,14 @@ class Experience:
 
     def _cached_recent_record(self, records: RecordsAsOf, settings: ExperienceSettings, as_of: int) -> Record:
         """The record of the last days from memory; a moment that memory does not reach is asked of the tables."""
-        since, most = as_of - settings.context_window * DAY, settings.max_memory_size
-        kept = records.recent.get(settings)
+        days, most = settings.context_window, settings.max_memory_size
+        since, kept = as_of - days * DAY, records.recent.get((days, most))
         found = None if kept is None else kept.record(since=since, as_of=as_of)
         if found is not None:
             return found
         where = self._where(records.deployment) | {"seq": records.seq, "since": since, "most": most}
         ended = self._db.all(_QUERIES.results, **where)[::-1]
-        kept = records.recent[settings] = RecentRecord(ended, name=_days_name(settings), most=most)
+        kept = records.recent[days, most] = RecentRecord(ended, name=_days_name(settings), most=most)
         found = kept.record(since=since, as_of=as_of)
         return found or self.recent_record(records.deployment, settings, seq=records.seq, as_of=as_of)
 
