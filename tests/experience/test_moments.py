@@ -2,7 +2,7 @@
 
 import math
 import random
-from itertools import pairwise
+from itertools import pairwise, product
 
 import msgspec
 import numpy as np
@@ -244,6 +244,27 @@ def test_search_is_exact(noted: list[tuple[int, MomentNoted]]) -> None:
         away = ((columns[:, :200] - whitened_vectors(fit, asked).astype(np.int64)) ** 2).sum(axis=0)
         assert near.moments[0].distance == int(away.min())
         assert near.moments[0].at == noted[int(away.argmin())][1].at
+
+
+def test_neighbours_are_the_first_of_the_nearest_that_lie_hours_apart(noted: list[tuple[int, MomentNoted]]) -> None:
+    """However many there are, four times as many are looked at as are wanted, and those that are as far."""
+    memory = memory_of(noted)
+    fit = memory.fit_newest(264)
+    columns = whitened_vectors(fit, np.ascontiguousarray(memory.feature_rows(0, 264))).astype(np.int64)
+    for (_, query), count, most in product(noted[200::13], (20, 45, 90, 110, 180, 264), (5, 25)):
+        asked = np.array([[-(2**15) if each is None else each for each in query.vector]], np.int16)
+        away = ((columns[:, :count] - whitened_vectors(fit, asked).astype(np.int64)) ** 2).sum(axis=0).tolist()
+        farthest = sorted(away)[: 4 * most][-1]
+        chosen: list[int] = []
+        for place in sorted(range(count), key=lambda each: (away[each], each)):
+            hour = noted[place][1].at // HOUR
+            apart = all(abs(noted[each][1].at // HOUR - hour) >= 4 for each in chosen)
+            if away[place] <= farthest and apart and len(chosen) < most:
+                chosen.append(place)
+        found = memory.neighbours(fit, query.vector, count=count, most=most, size=1_000)
+        assert [each.distance for each in found.moments] == [away[place] for place in chosen]
+        assert [each.at for each in found.moments] == [noted[place][1].at for place in chosen]
+        assert found.oldest == min(chosen)
 
 
 def test_memory_is_a_function_of_the_log(market: list[Candle]) -> None:
