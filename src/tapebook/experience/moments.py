@@ -179,24 +179,38 @@ class MomentMemory(VectorIndex):
 
 
 class TradeMemory(VectorIndex):
-    """Own trades with their vectors, in the order in which they were learned from."""
+    """Own trades with their vectors, in the order in which they were learned from: the newest `keep` or more.
 
-    def __init__(self) -> None:
+    Counts of trades are those of all that were ever added; rows are those in memory, which begin at `_dropped`.
+    """
+
+    def __init__(self, *, keep: int) -> None:
         super().__init__()
         self.seq = 0
+        self.keep = keep
+        self._dropped = 0
         self._trades: list[PastTrade] = []
 
     def extend(self, trades: Iterable[PastTrade], *, seq: int) -> None:
         """Adds trades behind those that are here, all up to a sequence number."""
-        self._trades += trades
+        for trade in trades:
+            if len(self._trades) >= 2 * self.keep:
+                del self._trades[: self.keep]
+                self._dropped += self.keep
+                self.drop_vectors()
+            self._trades.append(trade)
         self.seq = seq
 
     def count_as_of(self, seq: int) -> int:
-        """How many trades had been learned from as of a sequence number."""
-        return bisect_right(self._trades, seq, key=lambda trade: trade.seq)
+        """How many trades had been learned from as of a sequence number that the memory reaches back to."""
+        return self._dropped + bisect_right(self._trades, seq, key=lambda trade: trade.seq)
+
+    def holds(self, seq: int, *, size: int) -> bool:
+        """Whether all is in memory that a search among the newest `size` sees as of a sequence number."""
+        return not self._dropped or self.count_as_of(seq) - size >= self._dropped
 
     def feature_rows(self, first: int, until: int) -> FeatureRows:
-        """The vectors of trades behind number `first` up to `until`."""
+        """The vectors of the rows behind number `first` up to `until`."""
         rows = [[MISSING if each is None else each for each in trade.vector] for trade in self._trades[first:until]]
         return np.array(rows, np.int16).reshape(-1, len(MOMENT_FIELDS))
 
@@ -204,11 +218,14 @@ class TradeMemory(VectorIndex):
         self, fit: Fit, query: Sequence[int], *, count: int, most: int, size: int
     ) -> tuple[tuple[int, PastTrade], ...]:
         """The most similar of the newest `size` of the first `count` trades, each with its squared distance."""
-        first = max(0, count - size)
-        if first == count:
+        first = max(0, count - size) - self._dropped
+        until = count - self._dropped
+        if first == until:
             return ()
-        places, distances = self.nearest_places(fit, query, first=first, count=count, most=most)
-        keys = (distances << _ROW_BITS) + places
+        # Few are sorted as they are: to find the nearest of them first would cost more.
+        wanted = until - first if until - first <= _LOOKED_AT * most else most
+        rows, distances = self.nearest_places(fit, query, first=first, count=until, most=wanted)
+        keys = (distances << _ROW_BITS) + rows
         keys.sort()
         return tuple([(key >> _ROW_BITS, self._trades[key & _ROW_MASK]) for key in keys[:most].tolist()])
 

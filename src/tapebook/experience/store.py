@@ -420,7 +420,7 @@ class Experience:
         near = memory.neighbours(fit, moment, count=count, before=last, **terms)
         if before is not None:
             return SimilarPast(near, before.trades)
-        trades = self._trades_up_to(deployment, seq)
+        trades = self._trades_up_to(deployment, seq, size=settings.max_memory_size)
         query, known = memory.whitened_query(fit, moment), trades.count_as_of(seq)
         return SimilarPast(near, trades.nearest_trades(fit, query, count=known, **terms))
 
@@ -537,17 +537,21 @@ class Experience:
     def _read_newest(self, deployment: str, *, seq: int) -> Row | None:
         return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
 
-    def _trades_up_to(self, deployment: str, seq: int) -> "TradeMemory":
+    def _trades_up_to(self, deployment: str, seq: int, *, size: int) -> "TradeMemory":
+        """The trades in memory, as far as a sequence number at least; of those behind it, `size` or more."""
         newest = self._newest(deployment, seq=seq) or (0, 0, 0)
         kept = self._trades.get(deployment)
-        if kept is None or kept[0] != newest[2]:
+        if kept is None or kept[0] != newest[2] or kept[1].keep < size or not kept[1].holds(seq, size=size):
             from tapebook.experience.moments import TradeMemory
 
-            kept = self._trades[deployment] = newest[2], TradeMemory()
+            kept = self._trades[deployment] = newest[2], TradeMemory(keep=size)
         if newest[0] > kept[1].seq:
-            rows = self._db.all(_QUERIES.trade_moments, **self._where(deployment), after=kept[1].seq, until=newest[0])
             forgotten = self.forgotten_by_event(deployment, seq=newest[2]) if newest[2] else {}
-            kept[1].extend([_past_trade(row) for row in rows if row[0] not in forgotten], seq=newest[0])
+            where = self._where(deployment) | {"until": newest[0], "page": _BATCH}
+            while newest[0] > kept[1].seq:
+                rows = self._db.all(_QUERIES.trade_moments, **where, after=kept[1].seq)
+                known = [_past_trade(row) for row in rows if row[0] not in forgotten]
+                kept[1].extend(known, seq=rows[-1][0] if len(rows) == _BATCH else newest[0])
         return kept[1]
 
     def _records_of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:

@@ -222,7 +222,8 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
             mixed = sum(map(mul, both, gains)) // total
         # η z with fifteen digits: rates have six, gains and the scale nine each.
         rate, share = learning_rate_e6(before), _shared_part(twins, at)
-        factors, grown = [ONE + rate * E9 * gain // scale for gain in gains], ONE + rate * E9 * mixed // scale
+        rate_e15 = rate * E9
+        factors, grown = [ONE + rate_e15 * gain // scale for gain in gains], ONE + rate_e15 * mixed // scale
         kept, earned = _share_out(awake, factors, grown, share=share)
         trust = trust | {"": kept}
         returned = _trust_cost_e9(scale, rate, earned, kept[0]) if kept[0] < earned else 0
