@@ -79,7 +79,7 @@ def state(experience: Experience, seq: int) -> tuple[object, ...]:
     assert {key: each for key, each in known.records.items() if each.n} == {
         key: each for key, each in records.items() if key in known.records
     }
-    trades = experience._trades_up_to("d", seq)
+    trades = experience._trades_up_to("d", seq, size=1_000)
     count = trades.count_as_of(seq)
     return records, recent, [each.seq for each in trades._trades[:count]]
 
@@ -188,17 +188,18 @@ def test_a_neighbour_that_is_forgotten_is_not_found(desk: Desk) -> None:
     learn(desk, every)
     rows = np.array([seen.moment for _, seen, _ in every], np.int16)
     fit = fit_whitening(rows, last=len(rows))
-    asked, trades = every[17][1].moment or (), desk.experience._trades_up_to("d", desk.seq)
-    near = trades.nearest_trades(fit, asked, count=60, most=1, size=1_000)
-    assert near[0][1].vector == asked
+    asked, trades = every[17][1].moment or (), desk.experience._trades_up_to("d", desk.seq, size=1_000)
+    query = trades.whitened_query(fit, asked)
+    near = trades.nearest_trades(fit, query, count=60, most=1, size=1_000)
+    assert near[0][0] == 0 and near[0][1].vector == asked
     terms = ForgetTerms(since=every[17][0].exited_at, until=every[17][0].exited_at + 1)
     gone = forget(desk, terms) or ""
-    trades = desk.experience._trades_up_to("d", desk.seq)
-    (found,) = trades.nearest_trades(fit, asked, count=trades.count_as_of(desk.seq), most=1, size=1_000)
+    trades = desk.experience._trades_up_to("d", desk.seq, size=1_000)
+    (found,) = trades.nearest_trades(fit, query, count=trades.count_as_of(desk.seq), most=1, size=1_000)
     assert found[1].vector != asked
     remember(desk, gone)
-    trades = desk.experience._trades_up_to("d", desk.seq)
-    assert trades.nearest_trades(fit, asked, count=60, most=1, size=1_000) == near
+    trades = desk.experience._trades_up_to("d", desk.seq, size=1_000)
+    assert trades.nearest_trades(fit, query, count=60, most=1, size=1_000) == near
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])

@@ -2,7 +2,7 @@
 
 import math
 import random
-from itertools import pairwise
+from itertools import pairwise, product
 
 import msgspec
 import numpy as np
@@ -14,8 +14,8 @@ from tapebook.domain.agent import ExperienceSettings
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.money import E8
-from tapebook.experience import moments
-from tapebook.experience.events import MomentNoted
+from tapebook.experience import moments, outcome_of, store
+from tapebook.experience.events import MomentNoted, SeenFeatures
 from tapebook.experience.features import (
     FEATURE_UNIT,
     MOMENT_FIELDS,
@@ -28,7 +28,7 @@ from tapebook.experience.features import (
     SeenMoment,
     seen_moment,
 )
-from tapebook.experience.moments import MomentMemory
+from tapebook.experience.moments import MomentMemory, TradeMemory
 from tapebook.experience.rows import ExperienceQuery, similar_experience
 from tapebook.experience.similar import (
     MOVE_SPANS,
@@ -40,7 +40,7 @@ from tapebook.experience.similar import (
     move_estimate,
 )
 from tapebook.experience.situations import whitened_vectors
-from tests.experience.makers import T0, Desk, memory_desk
+from tests.experience.makers import T0, Desk, closed, memory_desk
 from tests.matrix import examples
 
 QUARTER = 15 * MINUTE
@@ -246,6 +246,27 @@ def test_search_is_exact(noted: list[tuple[int, MomentNoted]]) -> None:
         assert near.moments[0].at == noted[int(away.argmin())][1].at
 
 
+def test_neighbours_are_the_first_of_the_nearest_that_lie_hours_apart(noted: list[tuple[int, MomentNoted]]) -> None:
+    """However many there are, four times as many are looked at as are wanted, and those that are as far."""
+    memory = memory_of(noted)
+    fit = memory.fit_newest(264)
+    columns = whitened_vectors(fit, np.ascontiguousarray(memory.feature_rows(0, 264))).astype(np.int64)
+    for (_, query), count, most in product(noted[200::13], (20, 45, 90, 110, 180, 264), (5, 25)):
+        asked = np.array([[-(2**15) if each is None else each for each in query.vector]], np.int16)
+        away = ((columns[:, :count] - whitened_vectors(fit, asked).astype(np.int64)) ** 2).sum(axis=0).tolist()
+        farthest = sorted(away)[: 4 * most][-1]
+        chosen: list[int] = []
+        for place in sorted(range(count), key=lambda each: (away[each], each)):
+            hour = noted[place][1].at // HOUR
+            apart = all(abs(noted[each][1].at // HOUR - hour) >= 4 for each in chosen)
+            if away[place] <= farthest and apart and len(chosen) < most:
+                chosen.append(place)
+        found = memory.neighbours(fit, query.vector, count=count, most=most, size=1_000)
+        assert [each.distance for each in found.moments] == [away[place] for place in chosen]
+        assert [each.at for each in found.moments] == [noted[place][1].at for place in chosen]
+        assert found.oldest == min(chosen)
+
+
 def test_memory_is_a_function_of_the_log(market: list[Candle]) -> None:
     with memory_desk() as plain:
         desk = MarketDesk(plain.db)
@@ -288,6 +309,37 @@ def test_search_that_goes_on_finds_what_a_new_one_finds(noted: list[tuple[int, M
             continued += before is not None and found.moments is before.moments
             steps, before = steps + 1, found
     assert continued > steps / 2
+
+
+def test_trades_in_memory_are_bounded_and_older_ones_read_again(
+    market: list[Candle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_BATCH", 7)
+    settings = ExperienceSettings(max_memory_size=20, neighbours=5)
+    with memory_desk() as plain:
+        desk, hours, reader = MarketDesk(plain.db), hours_of(market), LookbackReader()
+        desk.follow(market, since=T0 + 8 * DAY, until=T0 + 14 * DAY)
+        told = []
+        for number in range(90):
+            seen = moment_at(market, hours, T0 + 14 * DAY + number * HOUR, reader=reader)
+            outcome = outcome_of(closed(number, net_bps=number, trade_id=f"t{number}"), None)
+            pair = (outcome, SeenFeatures(None, seen.vector))
+            desk.append(desk.experience.learn_outcomes("d", [pair], seq=desk.seq))
+            told.append((desk.seq, seen.vector))
+        fit = desk.experience.moments.fit_as_of("d", seq=desk.seq)
+        assert fit is not None
+        for experience in (desk.experience, desk.reopened()):
+            for place, (seq, vector) in [*enumerate(told)][::-8] + [*enumerate(told)][::8]:
+                found = experience.similar("d", vector, seq=seq, settings=settings)
+                assert found is not None and len(experience._trades["d"][1]._trades) <= 40
+                # The newest twenty by then, of which the one just entered is nearest.
+                newest = told[max(0, place - 19) : place + 1]
+                everyone = TradeMemory(keep=1_000)
+                everyone.extend([PastTrade(at, "", 1, 0, 0, each) for at, each in newest], seq=seq)
+                query = everyone.whitened_query(fit, vector)
+                plainly = everyone.nearest_trades(fit, query, count=len(newest), most=5, size=1_000)
+                assert [(away, each.seq) for away, each in found.trades] == [(away, each.seq) for away, each in plainly]
+                assert found.trades[0][0] == 0
 
 
 def test_memory_is_bounded_and_reads_older_moments_again(market: list[Candle], monkeypatch: pytest.MonkeyPatch) -> None:

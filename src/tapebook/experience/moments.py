@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tapebook.domain.instants import HOUR
 from tapebook.domain.money import divide_half_even
@@ -57,10 +58,11 @@ class MomentMemory(VectorIndex):
         self._newest_at: dict[str, int] = {}
         self._open: dict[int, _OpenMoment] = {}
         self._dropped = 0
-        # The notes with which moments joined, in order; the symbol, time and moves of each; and its vector.
+        # The notes with which moments joined, in order; the symbol, time and moves of each; its vector, and its hour.
         self._joined_at: list[int] = []
         self._joined: list[tuple[str, int, tuple[int | None, ...]]] = []
         self._vectors: FeatureRows = np.empty((0, len(MOMENT_FIELDS)), np.int16)
+        self._hours: NDArray[np.int64] = np.empty(0, np.int64)
 
     def add(self, seq: int, noted: MomentNoted) -> None:
         """Takes in the next note."""
@@ -141,56 +143,74 @@ class MomentMemory(VectorIndex):
         # Nearest first, and of equals the one that joined first.
         keys = (distances << _ROW_BITS) + rows
         keys.sort()
-        chosen, oldest, near = list[SimilarMoment](), count, set[int]()
-        for key in keys.tolist():
-            row = key & _ROW_MASK
-            symbol, at, moves = self._joined[row]
-            hour = at // HOUR
+        rows = keys & _ROW_MASK
+        chosen, near = list[int](), set[int]()
+        for key, hour in zip(keys.tolist(), self._hours.take(rows).tolist(), strict=True):
             if hour not in near:
-                chosen.append(SimilarMoment(symbol, at, key >> _ROW_BITS, moves))
-                oldest = min(oldest, row + dropped)
+                chosen.append(key)
                 if len(chosen) == most:
                     break
                 near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
-        return MomentNeighbours(tuple(chosen), count - first, fit.far, count, oldest)
+        found = []
+        for key in chosen:
+            symbol, at, moves = self._joined[key & _ROW_MASK]
+            found.append(SimilarMoment(symbol, at, key >> _ROW_BITS, moves))
+        oldest = dropped + min([key & _ROW_MASK for key in chosen], default=0)
+        return MomentNeighbours(tuple(found), count - first, fit.far, count, oldest)
 
     def _join(self, seq: int, opened: _OpenMoment) -> None:
         if len(self._joined_at) >= 2 * self.keep:
             self._drop_oldest(self.keep // 2)
         row, noted = len(self._joined_at), opened.noted
         if row == len(self._vectors):
-            self._vectors = with_room(self._vectors, min(max(256, 2 * row), 2 * self.keep))
+            room = min(max(256, 2 * row), 2 * self.keep)
+            self._vectors, self._hours = with_room(self._vectors, room), with_room(self._hours, room)
         self._vectors[row] = [MISSING if each is None else each for each in noted.vector]
+        self._hours[row] = noted.at // HOUR
         self._joined.append((noted.symbol, noted.at, tuple(opened.moves_ppm)))
         self._joined_at.append(seq)
 
     def _drop_oldest(self, count: int) -> None:
         """Drops the rows that joined first, and the vectors of all, which are numbered like rows."""
-        self._vectors = self._vectors[count:].copy()
+        self._vectors, self._hours = self._vectors[count:].copy(), self._hours[count:].copy()
         del self._joined_at[:count], self._joined[:count]
         self._dropped += count
         self.drop_vectors()
 
 
 class TradeMemory(VectorIndex):
-    """Own trades with their vectors, in the order in which they were learned from."""
+    """Own trades with their vectors, in the order in which they were learned from: the newest `keep` or more.
 
-    def __init__(self) -> None:
+    Counts of trades are those of all that were ever added; rows are those in memory, which begin at `_dropped`.
+    """
+
+    def __init__(self, *, keep: int) -> None:
         super().__init__()
         self.seq = 0
+        self.keep = keep
+        self._dropped = 0
         self._trades: list[PastTrade] = []
 
     def extend(self, trades: Iterable[PastTrade], *, seq: int) -> None:
         """Adds trades behind those that are here, all up to a sequence number."""
-        self._trades += trades
+        for trade in trades:
+            if len(self._trades) >= 2 * self.keep:
+                del self._trades[: self.keep]
+                self._dropped += self.keep
+                self.drop_vectors()
+            self._trades.append(trade)
         self.seq = seq
 
     def count_as_of(self, seq: int) -> int:
-        """How many trades had been learned from as of a sequence number."""
-        return bisect_right(self._trades, seq, key=lambda trade: trade.seq)
+        """How many trades had been learned from as of a sequence number that the memory reaches back to."""
+        return self._dropped + bisect_right(self._trades, seq, key=lambda trade: trade.seq)
+
+    def holds(self, seq: int, *, size: int) -> bool:
+        """Whether all is in memory that a search among the newest `size` sees as of a sequence number."""
+        return not self._dropped or self.count_as_of(seq) - size >= self._dropped
 
     def feature_rows(self, first: int, until: int) -> FeatureRows:
-        """The vectors of trades behind number `first` up to `until`."""
+        """The vectors of the rows behind number `first` up to `until`."""
         rows = [[MISSING if each is None else each for each in trade.vector] for trade in self._trades[first:until]]
         return np.array(rows, np.int16).reshape(-1, len(MOMENT_FIELDS))
 
@@ -198,11 +218,14 @@ class TradeMemory(VectorIndex):
         self, fit: Fit, query: Sequence[int], *, count: int, most: int, size: int
     ) -> tuple[tuple[int, PastTrade], ...]:
         """The most similar of the newest `size` of the first `count` trades, each with its squared distance."""
-        first = max(0, count - size)
-        if first == count:
+        first = max(0, count - size) - self._dropped
+        until = count - self._dropped
+        if first == until:
             return ()
-        places, distances = self.nearest_places(fit, query, first=first, count=count, most=most)
-        keys = (distances << _ROW_BITS) + places
+        # Few are sorted as they are: to find the nearest of them first would cost more.
+        wanted = until - first if until - first <= _LOOKED_AT * most else most
+        rows, distances = self.nearest_places(fit, query, first=first, count=until, most=wanted)
+        keys = (distances << _ROW_BITS) + rows
         keys.sort()
         return tuple([(key >> _ROW_BITS, self._trades[key & _ROW_MASK]) for key in keys[:most].tolist()])
 

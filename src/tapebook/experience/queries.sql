@@ -159,7 +159,8 @@ WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq;
 -- name: trade_moments
 -- A slice of the moments at which trades were entered, in the order in which these were learned from.
 SELECT seq, symbol, side, entered_at, result_ppm, vector_json FROM experience_trade_moments
-WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until ORDER BY seq;
+WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until
+ORDER BY seq LIMIT :page;
 
 -- name: twins
 -- The twins that were kept last as of a sequence number.

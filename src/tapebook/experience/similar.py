@@ -6,6 +6,7 @@ the variance of n² / Σ ρ independent ones. `move_estimate` counts so many, an
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from operator import sub
 
@@ -85,11 +86,9 @@ def independent_count(starts: Sequence[int], span: int) -> float:
     if min(map(sub, ordered[1:], ordered), default=span) >= span:
         # Neighbours are hours apart, so that short windows mostly do not overlap.
         return float(n)
-    for place, start in enumerate(ordered):
-        later, end = place + 1, start + span
-        while later < n and ordered[later] < end:
-            shared += 1 - (ordered[later] - start) / span
-            later += 1
+    for place, start in enumerate(ordered, 1):
+        for later in ordered[place : bisect_left(ordered, start + span, place)]:
+            shared += 1 - (later - start) / span
     return n**2 / (n + 2 * shared)
 
 

@@ -313,6 +313,7 @@ class VectorIndex:
 
     def __init__(self) -> None:
         self._views: dict[int, _FittedVectors] = {}
+        self._newest: _FittedVectors | None = None
         self._query: tuple[Fit, FeatureVector, list[int]] | None = None
 
     def feature_rows(self, first: int, until: int) -> FeatureRows:
@@ -345,6 +346,7 @@ class VectorIndex:
     def drop_vectors(self) -> None:
         """Forgets the vectors, where rows got other numbers; the next search makes those it needs."""
         self._views.clear()
+        self._newest = None
 
     def distances(self, fit: Fit, query: Sequence[int], *, first: int, count: int) -> list[int]:
         """The squared distances of the rows from `first` to `count`, which are few."""
@@ -354,13 +356,15 @@ class VectorIndex:
 
     def _filled_vectors(self, fit: Fit, count: int) -> _FittedVectors:
         """The vectors under a fit, of so many rows at least."""
-        view = self._views.pop(fit.last, None)
+        view = self._newest
         # The same object most of the time, and two fits are long to compare.
-        if view is None or (view.fit is not fit and view.fit != fit):
-            view = _FittedVectors(fit)
-        self._views[fit.last] = view
-        while len(self._views) > _FITS_KEPT:
-            del self._views[next(iter(self._views))]
+        if view is None or view.fit is not fit:
+            view = self._views.pop(fit.last, None)
+            if view is None or view.fit != fit:
+                view = _FittedVectors(fit)
+            self._newest = self._views[fit.last] = view
+            while len(self._views) > _FITS_KEPT:
+                del self._views[next(iter(self._views))]
         if view.count < count:
             view.fill(self.feature_rows(view.count, count))
         return view

@@ -108,7 +108,7 @@ class RecordsAsOf:
         self.fits: list[Fit | None] = []
         self.records_by_name: dict[RecordKey, Record] = {}
         self.rows: dict[StableRowsKey, StableRows] = {}
-        self.recent: dict[ExperienceSettings, RecentRecord] = {}
+        self.recent: dict[tuple[int, int], RecentRecord] = {}
         self.rows_by_symbol: dict[str, tuple[RowsInputs, tuple[ExperienceRow, ...]]] = {}
         self.told_by_symbol: dict[str, tuple[RowsInputs, PacketExperience]] = {}
 
@@ -420,7 +420,7 @@ class Experience:
         near = memory.neighbours(fit, moment, count=count, before=last, **terms)
         if before is not None:
             return SimilarPast(near, before.trades)
-        trades = self._trades_up_to(deployment, seq)
+        trades = self._trades_up_to(deployment, seq, size=settings.max_memory_size)
         query, known = memory.whitened_query(fit, moment), trades.count_as_of(seq)
         return SimilarPast(near, trades.nearest_trades(fit, query, count=known, **terms))
 
@@ -537,17 +537,21 @@ class Experience:
     def _read_newest(self, deployment: str, *, seq: int) -> Row | None:
         return self._db.one(_QUERIES.newest, **self._where(deployment), seq=seq)
 
-    def _trades_up_to(self, deployment: str, seq: int) -> "TradeMemory":
+    def _trades_up_to(self, deployment: str, seq: int, *, size: int) -> "TradeMemory":
+        """The trades in memory, as far as a sequence number at least; of those behind it, `size` or more."""
         newest = self._newest(deployment, seq=seq) or (0, 0, 0)
         kept = self._trades.get(deployment)
-        if kept is None or kept[0] != newest[2]:
+        if kept is None or kept[0] != newest[2] or kept[1].keep < size or not kept[1].holds(seq, size=size):
             from tapebook.experience.moments import TradeMemory
 
-            kept = self._trades[deployment] = newest[2], TradeMemory()
+            kept = self._trades[deployment] = newest[2], TradeMemory(keep=size)
         if newest[0] > kept[1].seq:
-            rows = self._db.all(_QUERIES.trade_moments, **self._where(deployment), after=kept[1].seq, until=newest[0])
             forgotten = self.forgotten_by_event(deployment, seq=newest[2]) if newest[2] else {}
-            kept[1].extend([_past_trade(row) for row in rows if row[0] not in forgotten], seq=newest[0])
+            where = self._where(deployment) | {"until": newest[0], "page": _BATCH}
+            while newest[0] > kept[1].seq:
+                rows = self._db.all(_QUERIES.trade_moments, **where, after=kept[1].seq)
+                known = [_past_trade(row) for row in rows if row[0] not in forgotten]
+                kept[1].extend(known, seq=rows[-1][0] if len(rows) == _BATCH else newest[0])
         return kept[1]
 
     def _records_of_kind(self, deployment: str, kind: str, seq: int) -> list[Record]:
@@ -598,14 +602,14 @@ class Experience:
 
     def _cached_recent_record(self, records: RecordsAsOf, settings: ExperienceSettings, as_of: int) -> Record:
         """The record of the last days from memory; a moment that memory does not reach is asked of the tables."""
-        since, most = as_of - settings.context_window * DAY, settings.max_memory_size
-        kept = records.recent.get(settings)
+        days, most = settings.context_window, settings.max_memory_size
+        since, kept = as_of - days * DAY, records.recent.get((days, most))
         found = None if kept is None else kept.record(since=since, as_of=as_of)
         if found is not None:
             return found
         where = self._where(records.deployment) | {"seq": records.seq, "since": since, "most": most}
         ended = self._db.all(_QUERIES.results, **where)[::-1]
-        kept = records.recent[settings] = RecentRecord(ended, name=_days_name(settings), most=most)
+        kept = records.recent[days, most] = RecentRecord(ended, name=_days_name(settings), most=most)
         found = kept.record(since=since, as_of=as_of)
         return found or self.recent_record(records.deployment, settings, seq=records.seq, as_of=as_of)
 

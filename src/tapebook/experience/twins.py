@@ -186,13 +186,15 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     move = divide_half_even((mark.mark_e8 - before.mark_e8) * E9, before.mark_e8)
     # Longs pay a positive rate at every full hour.
     move -= before.funding_e12 * (at // HOUR - twins.at // HOUR) // 1_000
-    gains, accounts = list[int](), list[TwinAccount]()
-    for each in twins.accounts:
-        gain = each.target_e4 * move // FULL_E4 - each.owed_e9
-        gains.append(gain)
-        if gain or each.owed_e9:
-            each = TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
-        accounts.append(each)
+    gains = [each.target_e4 * move // FULL_E4 - each.owed_e9 for each in twins.accounts]
+    accounts = tuple(
+        [
+            TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
+            if gain or each.owed_e9
+            else each
+            for each, gain in zip(twins.accounts, gains, strict=True)
+        ]
+    )
     # The mean absolute move of a slot over the window, in which no single one counts more than four.
     size = abs(move)
     if twins.slots >= WARM_UP_SLOTS:
@@ -220,7 +222,8 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
             mixed = sum(map(mul, both, gains)) // total
         # η z with fifteen digits: rates have six, gains and the scale nine each.
         rate, share = learning_rate_e6(before), _shared_part(twins, at)
-        factors, grown = [ONE + rate * E9 * gain // scale for gain in gains], ONE + rate * E9 * mixed // scale
+        rate_e15 = rate * E9
+        factors, grown = [ONE + rate_e15 * gain // scale for gain in gains], ONE + rate_e15 * mixed // scale
         kept, earned = _share_out(awake, factors, grown, share=share)
         trust = trust | {"": kept}
         returned = _trust_cost_e9(scale, rate, earned, kept[0]) if kept[0] < earned else 0
@@ -231,7 +234,7 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     missed = twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4
     sums = (twins.mix_e9 + whole, twins.returned_e9 + returned, twins.cut_e9 + whole - mixed)
     after = (slots, move_e9, scale, follower, missed, twins.wanted_e4, *sums)
-    marked = SymbolTwins(twins.symbol, at, mark, tuple(accounts), trust, asleep, *after)
+    marked = SymbolTwins(twins.symbol, at, mark, accounts, trust, asleep, *after)
     changed = slots >= WARM_UP_SLOTS and mark.rate_e4 != before.rate_e4
     return _begin_again(marked, learning_rate_e6(before)) if changed else marked
 

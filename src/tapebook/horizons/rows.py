@@ -232,7 +232,9 @@ class LayerCache:
     ) -> tuple[LayerRow, ...]:
         """What a decision is told; see `layer_rows`. `now` is that of a packet with `market_phases`."""
         changed = self.store.last_change(scope, seq=seq)
-        first = self._rows_of_now(scope, now, changed=changed, seq=seq, as_of=as_of) if now else ()
+        first: tuple[LayerRow, ...] = ()
+        if now and (now.ended or len(now.positions) > 1):
+            first = self._rows_of_now(scope, now, changed=changed, seq=seq, as_of=as_of)
         if not changed and not curated:
             return first
         known, kept = (changed, curated, as_of // DAY, now is not None), self._rows.get(scope)
@@ -242,8 +244,6 @@ class LayerCache:
         return (*first, *kept[1]) if first else kept[1]
 
     def _rows_of_now(self, scope: str, now: HeldNow, *, changed: int, seq: int, as_of: int) -> tuple[LayerRow, ...]:
-        if not now.ended and len(now.positions) < 2:
-            return ()
         known, kept = (changed, as_of // DAY, now), self._now_rows.get(scope)
         if kept is None or kept[0] != known:
             values = self._newest_values(scope, seq=seq, as_of=as_of) if len(now.positions) > 1 else {}

@@ -598,8 +598,6 @@ def citations_for(
     What the packet shows in another section is not among them.
     """
     agent, closed = deployment.agent, remembered.closed
-    if not seq or "documents" not in agent.context.rooms:
-        return ()
     lines = sanitise_lines if version.sanitised else renderer_3.question_lines
     question = DecisionQuestion(
         symbol=market.symbol,

@@ -47,12 +47,12 @@ from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.position import Position
+from tapebook.domain.packet import AnalogFacts, Citation
+from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import DecisionRun, Watermarks
-from tapebook.domain.targets import NO_TRUST
+from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import QUOTES, short_line
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
-from tapebook.experience import PacketExperience
 from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.log.store import StreamSetBack
 from tapebook.search.index import decode_search_terms
@@ -303,7 +303,8 @@ def read_lookback(
             if older := finished_bars(tape, symbol, minutes=minutes, count=count, view=view).bars:
                 return LookbackBars((), older)
         return LookbackBars()
-    return cut((recent, tape.bars(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)))
+    older, _ = tape.bars_and_end(symbol, minutes=60, count=(_LOOKBACK_MS + DAY) // HOUR, view=view)
+    return cut((recent, older))
 
 
 def _with_history_features(tape: Tape, market: Market, *, view: View) -> Market:
@@ -560,22 +561,24 @@ def _read_memories(
         closed = read("recent_trades", [], book.closed_trades, own, seq=seq, most=most)
     else:
         closed = read("recent_trades", [], book.closed_trades_until, own, seq=seq, most=most, until=view.as_of)
-    learned = seq if ahead is None else ahead.first_seq - 1
-    known = {"seq": learned, "as_of": view.as_of, "curated": watermarks.curated}
-    portfolio, docs, no_lessons = account.portfolio, watermarks.docs, (None, NO_LESSONS_FOLLOWED)
-    terms: Any = {"seq": learned, "version": version}
-    decided: Any = {"seq": seq, "version": version, "until": None if ahead is None else view.as_of}
+    learned, until = (seq, None) if ahead is None else (ahead.first_seq - 1, view.as_of)
+    decided: Any = {"seq": seq, "version": version, "until": until}
     last, outcomes = read("last_decision", (None, ()), _last_decision, book, own, market.symbol, **decided)
-    lessons, followed = no_lessons
+    portfolio, lessons, followed, learning = account.portfolio, None, NO_LESSONS_FOLLOWED, _NO_EXPERIENCE
+    layers, citations = tuple[LayerRow, ...](), tuple[Citation, ...]()
+    terms: Any = {"seq": learned, "version": version}
     if "lessons" in on:
-        lessons, followed = read("lessons", no_lessons, lessons_and_scale, rooms, deployment, market, **terms)
-    experience, trust = PacketExperience(), (NO_TRUST, tuple[ExperienceRow, ...]())
+        lessons, followed = read("lessons", (None, followed), lessons_and_scale, rooms, deployment, market, **terms)
     if "experience" in on:
-        experience = read("experience", experience, experience_for, rooms, deployment, market, portfolio, **terms)
-        trust = read("experience", trust, trust_for, rooms, deployment, market, **terms)
-    layers: tuple[LayerRow, ...] = ()
+        learning = read("experience", learning, _experience_and_trust, rooms, deployment, market, portfolio, **terms)
     if "horizons" in on:
-        layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, version=version, **known)
+        terms |= {"as_of": view.as_of, "curated": watermarks.curated}
+        layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, **terms)
+    if watermarks.docs and "documents" in on:
+        shown = ShownMemories(closed, lessons, layers)
+        terms = {"portfolio": portfolio, "remembered": shown, "seq": watermarks.docs, "version": version}
+        citations = read("citations", citations, citations_for, rooms, deployment, market, **terms)
+    rows, trust, analog = learning
     return {
         "activity": doing,
         "closed_trades": tuple(closed),
@@ -583,23 +586,26 @@ def _read_memories(
         "last_orders": outcomes,
         "lessons": lessons,
         "followed": followed,
-        "experience": (*trust[1], *experience.rows) if trust[1] else experience.rows,
-        "trust": trust[0],
-        "analog": analog_facts(experience),
+        "experience": rows,
+        "trust": trust,
+        "analog": analog,
         "horizons": layers,
-        "citations": read(
-            "citations",
-            (),
-            citations_for,
-            rooms,
-            deployment,
-            market,
-            portfolio=portfolio,
-            remembered=ShownMemories(closed, lessons, layers),
-            version=version,
-            seq=docs,
-        ),
+        "citations": citations,
     }
+
+
+_LearnedFacts = tuple[tuple[ExperienceRow, ...], LearnedTrust, AnalogFacts | None]
+"""Rows of experience, the trust in members of an ensemble, and what followed similar moments."""
+_NO_EXPERIENCE: _LearnedFacts = ((), NO_TRUST, None)
+
+
+def _experience_and_trust(
+    rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
+) -> _LearnedFacts:
+    """What experience says, read whole or not at all: a replay leaves out all that a run names by one word."""
+    found = experience_for(rooms, deployment, market, portfolio, seq=seq, version=version)
+    trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
+    return (*weights, *found.rows) if weights else found.rows, trust, analog_facts(found)
 
 
 def _last_decision(

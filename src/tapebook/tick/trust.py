@@ -4,6 +4,8 @@ A decision stores the price, the costs and the settings that value its members' 
 told the trust they have earned by then (`trust_for`), and once a day the twins are kept as an event (`twins_due`).
 """
 
+from functools import partial
+
 from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
 from tapebook.context import Market, PacketVersion
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, ExperienceSettings
@@ -68,16 +70,16 @@ def trust_for(
 
 def runs_of(rooms: Rooms, deployment: str) -> ReadRuns:
     """What reads the decisions of a deployment between two sequence numbers."""
+    return partial(_runs_between, rooms, deployment)
+
+
+def _runs_between(rooms: Rooms, deployment: str, after: int, until: int) -> list[DecisionRun]:
     log, stream = rooms.log, rooms.book.stream(deployment)
-
-    def between(after: int, until: int) -> list[DecisionRun]:
-        newest = log.last_change_seq(stream, _RUN_KINDS, seq=until)
-        if newest is not None and newest <= after:
-            return []
-        events = log.events(stream, after=after, until=until)
-        return [event_body(event, RunDecided).run for event in events if event.kind in _RUN_KINDS]
-
-    return between
+    newest = log.last_change_seq(stream, _RUN_KINDS, seq=until)
+    if newest is not None and newest <= after:
+        return []
+    events = log.events(stream, after=after, until=until)
+    return [event_body(event, RunDecided).run for event in events if event.kind in _RUN_KINDS]
 
 
 def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
