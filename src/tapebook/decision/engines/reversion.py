@@ -19,7 +19,7 @@ from tapebook.decision.rule_engine import (
     side_target_e4,
     walk_side,
 )
-from tapebook.domain.packet import BarPrices, PositionSide
+from tapebook.domain.packet import BarPrices
 
 SomeDeviations = Annotated[float, Meta(gt=0, le=20, description="a number of deviations above 0, up to 20")]
 
@@ -45,14 +45,12 @@ class ReversionEngine(RuleEngine):
         if len(bars.closes_e8) < count:
             return abstain(f"fewer than {count} bars")
         away = list(_deviations(bars.closes_e8, count))
-        side = walk_side(_step(each, enter) for each in away)
+        side = walk_side(
+            [("short" if each > enter else "long" if each < -enter else None, each < 0, each > 0) for each in away]
+        )
         story = f"close is {away[-1]:+.1f} deviations from the mean of {count} bars"
         sure = min(0.9, max(0.0, 0.5 + 0.15 * (abs(away[-1]) - enter)))
         return Signal(story, side_target_e4(side), round(10_000 * sure))
-
-
-def _step(away: float, enter: float) -> tuple[PositionSide | None, bool, bool]:
-    return "short" if away > enter else "long" if away < -enter else None, away < 0, away > 0
 
 
 def _deviations(closes: tuple[int, ...], count: int) -> Iterator[float]:
