@@ -10,7 +10,6 @@ an order leaves (`limits_at_send`).
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -22,7 +21,6 @@ from tapebook.decision import (
     EngineAnswer,
     Limits,
     Move,
-    Reply,
     ReplyRefusal,
     judge_actions,
     move_of_order,
@@ -179,9 +177,7 @@ def _without_cost(answer: EngineAnswer) -> EngineAnswer:
     return msgspec.structs.replace(answer, usage=usage)
 
 
-def limits_now(
-    rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None
-) -> Limits:
+def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None) -> Limits:
     """The caps of an agent beside what it holds, what is under way and what it has done lately.
 
     What was read for the packet is not read again as long as the book has not moved since; nor are prices where
@@ -313,26 +309,22 @@ class Decision(msgspec.Struct, frozen=True):
 
 def evaluate_reply(answer: EngineAnswer, packet: Packet, limits: Limits) -> Decision:
     """What an answer comes to."""
-    beside: dict[str, Any] = {"votes": answer.votes, "usage": answer.usage, "reasoning": answer.reasoning}
+    votes, usage, reasoning = answer.votes, answer.usage, answer.reasoning
     if answer.problem is not None:
         problem = short_line(answer.problem, 300) or "the engine gave no reason"
-        return Decision(answer.reply, error=problem, failed=True, **beside)
-    parsed = parse_reply(answer.reply) if answer.actions is None else Reply(answer.actions, "")
-    if isinstance(parsed, ReplyRefusal):
-        return Decision(answer.reply, error=parsed.why, **beside)
-    if any([action.cites for action in parsed.actions]):
+        return Decision(answer.reply, error=problem, failed=True, votes=votes, usage=usage, reasoning=reasoning)
+    actions, note = answer.actions, ""
+    if actions is None:
+        parsed = parse_reply(answer.reply)
+        if isinstance(parsed, ReplyRefusal):
+            return Decision(answer.reply, error=parsed.why, votes=votes, usage=usage, reasoning=reasoning)
+        actions, note = parsed.actions, parsed.note
+    if any([action.cites for action in actions]):
         limits = msgspec.structs.replace(limits, citations=packet.citation_ids)
-    return Decision(
-        answer.reply,
-        parsed.actions,
-        _with_flags(judge_actions(parsed.actions, limits), parsed.actions, packet),
-        note=parsed.note,
-        **beside,
-    )
-
-
-def _with_flags(verdicts: tuple[Verdict, ...], actions: tuple[Action, ...], packet: Packet) -> tuple[Verdict, ...]:
+    verdicts = judge_actions(actions, limits)
     flags = [unexplained_numbers(action, packet) for action in actions]
-    if not any(flags):
-        return verdicts
-    return tuple(msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True))
+    if any(flags):
+        verdicts = tuple(
+            msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True)
+        )
+    return Decision(answer.reply, actions, verdicts, note, votes=votes, usage=usage, reasoning=reasoning)

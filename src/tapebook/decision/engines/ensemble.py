@@ -158,7 +158,10 @@ def _joint_action(facts: DecisionFacts, council: Council) -> Action:
     if voters:
         # Gives an order on that side what a target does not say: of those for it, the heaviest and surest.
         leader = max(voters, key=lambda each: (facts.weights.get(each.vote.engine, 0), each.vote.confidence_e4))
-    unit = _unit_usd_e6(facts, leader)
+    # The notional of a whole target.
+    unit = unit_usd_e6(facts, leader.settings if leader else USUAL_SETTINGS)
+    if leader is not None and leader.action is not None:
+        unit = min(leader.action.notional_usd_e6, unit_usd_e6(facts, RuleSettings(notional_usd=1e9)))
     wanted = _target_to_enter(target, facts, unit)
     if wanted != target:
         why = f"follows lessons {', '.join(facts.lessons_followed)}" if facts.lessons_followed else "sized as it hits"
@@ -205,13 +208,6 @@ def _step_towards(wanted_e4: int, facts: DecisionFacts, unit: int) -> tuple[Acti
     if not after:
         return "close", 0
     return ("adjust" if (after > 0) == (held > 0) and held else "open"), after
-
-
-def _unit_usd_e6(facts: DecisionFacts, leader: Ballot | None) -> int:
-    """The notional of a whole target."""
-    if leader is None or leader.action is None:
-        return unit_usd_e6(facts, leader.settings if leader else USUAL_SETTINGS)
-    return min(leader.action.notional_usd_e6, unit_usd_e6(facts, RuleSettings(notional_usd=1e9)))
 
 
 def _tally_text(targets: Sequence[tuple[str, int | None]]) -> str:
