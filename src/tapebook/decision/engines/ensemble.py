@@ -80,14 +80,14 @@ class EnsembleEngine:
         """What the members want together, with everybody's vote."""
         facts = packet.facts if packet.facts.symbol else msgspec.structs.replace(packet.facts, symbol=packet.symbol)
         signals, held, weights = tuple([rule.signal(facts) for rule in self._rules]), facts.held_side, facts.weights
-        answers: dict[str, EngineAnswer] = {}
+        answers: list[tuple[str, EngineAnswer]] = []
         if len(self._rules) == len(self._members):
             kept = self._councils.get(facts.symbol)
             if kept is None:
                 kept = self._councils[facts.symbol] = LastCall(self._council_of_rules)
             council = kept((signals, held))
         else:
-            answers = {name: each.decide(packet) for name, each in self._members if not isinstance(each, RuleEngine)}
+            answers = [(name, each.decide(packet)) for name, each in self._members if not isinstance(each, RuleEngine)]
             council = self._council((signals, held), answers, facts)
         votes = tuple(
             [
@@ -95,7 +95,7 @@ class EnsembleEngine:
                 for engine, kind, side, sure, _, why, target in [astuple(ballot.vote) for ballot in council.ballots]
             ]
         )
-        failed = [(name, each.problem) for name, each in answers.items() if each.problem]
+        failed = [(name, each.problem) for name, each in answers if each.problem]
         usage, reasoning = (_usage(answers), _reasoning(answers)) if answers else (None, "")
         if failed and len(failed) == len(votes):
             problem = short_line("; ".join(f"{name}: {why}" for name, why in failed), MAX_REASON_CHARS)
@@ -104,17 +104,19 @@ class EnsembleEngine:
         return EngineAnswer(answer.reply, votes, usage, None, reasoning, answer.actions)
 
     def _council_of_rules(self, given: _RuleSignals) -> Council:
-        return self._council(given, {}, DecisionFacts())
+        return self._council(given, (), DecisionFacts())
 
-    def _council(self, given: _RuleSignals, answers: dict[str, EngineAnswer], facts: DecisionFacts) -> Council:
+    def _council(
+        self, given: _RuleSignals, answers: Sequence[tuple[str, EngineAnswer]], facts: DecisionFacts
+    ) -> Council:
         """The ballots in the order of the members: of a rule by its signal, of any other by its answer."""
         signals, held = given
-        left, ballots = iter(signals), []
+        left, answered, ballots = iter(signals), iter(answers), []
         for name, engine in self._members:
             if isinstance(engine, RuleEngine):
                 ballots.append(_ballot_of_signal(name, next(left), held, settings=engine.settings))
             else:
-                ballots.append(_ballot_of_answer(name, answers[name], facts))
+                ballots.append(_ballot_of_answer(*next(answered), facts))
         voices = [each for each in ballots if each.target_e4]
         sides = {side: tuple([each for each in voices if target_side(each.target_e4 or 0) == side]) for side in _SIDES}
         targets = {ballot.vote.engine: ballot.target_e4 for ballot in ballots}
@@ -219,13 +221,13 @@ def _tally_text(targets: Sequence[tuple[str, int | None]]) -> str:
     return short_line("; ".join([f"{what}: {', '.join(names)}" for what, names in camps.items()]), MAX_REASON_CHARS)
 
 
-def _reasoning(answers: dict[str, EngineAnswer]) -> str:
+def _reasoning(answers: Sequence[tuple[str, EngineAnswer]]) -> str:
     """What the members thought, each under its name."""
-    return "\n\n".join([f"{name}:\n{each.reasoning}" for name, each in answers.items() if each.reasoning])
+    return "\n\n".join([f"{name}:\n{each.reasoning}" for name, each in answers if each.reasoning])
 
 
-def _usage(answers: dict[str, EngineAnswer]) -> Usage | None:
-    used = [given.usage for given in answers.values() if given.usage is not None]
+def _usage(answers: Sequence[tuple[str, EngineAnswer]]) -> Usage | None:
+    used = [given.usage for _, given in answers if given.usage is not None]
     if not used:
         return None
     return Usage(

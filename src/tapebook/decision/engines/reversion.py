@@ -4,7 +4,6 @@ Far is counted in standard deviations of the same closes. The further, the surer
 """
 
 import math
-from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -44,7 +43,7 @@ class ReversionEngine(RuleEngine):
         count, enter = self.settings.bars, self.settings.enter
         if len(bars.closes_e8) < count:
             return abstain(f"fewer than {count} bars")
-        away = list(_deviations(bars.closes_e8, count))
+        away = _deviations(bars.closes_e8, count)
         side = walk_side(
             [("short" if each > enter else "long" if each < -enter else None, each < 0, each > 0) for each in away]
         )
@@ -53,16 +52,17 @@ class ReversionEngine(RuleEngine):
         return Signal(story, side_target_e4(side), round(10_000 * sure))
 
 
-def _deviations(closes: tuple[int, ...], count: int) -> Iterator[float]:
+def _deviations(closes: tuple[int, ...], count: int) -> list[float]:
     """How many standard deviations each close lies from the mean of the bars up to it."""
-    total, squares = sum(closes[:count]), sum([close * close for close in closes[:count]])
-    for end in range(count, len(closes) + 1):
-        spread = count * squares - total * total
-        yield (count * closes[end - 1] - total) / math.sqrt(spread) if spread else 0.0
-        if end < len(closes):
-            new, old = closes[end], closes[end - count]
-            total += new - old
-            squares += new * new - old * old
+    total, squares = sum(closes[: count - 1]), sum([close * close for close in closes[: count - 1]])
+    away, oldest = [], 0
+    # The first close fills the window; from then on each takes the place of the oldest one.
+    for new, leaving in zip(closes[count - 1 :], closes, strict=False):
+        total += new - oldest
+        squares += new * new - oldest * oldest
+        oldest, spread = leaving, count * squares - total * total
+        away.append((count * new - total) / math.sqrt(spread) if spread else 0.0)
+    return away
 
 
 def create(terms: EngineTerms) -> Engine:

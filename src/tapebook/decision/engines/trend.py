@@ -4,8 +4,6 @@ Long when the fast average stands above the slow one by more than the band, shor
 more; out when the gap has fallen back inside the inner band. It sees the bars of the packet and nothing else.
 """
 
-from collections.abc import Iterator
-
 from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import (
     RuleEngine,
@@ -47,7 +45,7 @@ class TrendEngine(RuleEngine):
         enter, leave = self.settings.enter_bps, self.settings.leave_bps
         if len(bars.closes_e8) < slow:
             return abstain(f"fewer than {slow} bars")
-        gaps = list(_gaps_bps(bars.closes_e8, fast, slow))
+        gaps = _gaps_bps(bars.closes_e8, fast, slow)
         side = walk_side(
             [
                 ("long" if gap > enter else "short" if gap < -enter else None, gap >= leave, gap <= -leave)
@@ -58,14 +56,15 @@ class TrendEngine(RuleEngine):
         return Signal(story, side_target_e4(side), round(10_000 * min(0.95, 0.5 + abs(gaps[-1]) / 400)))
 
 
-def _gaps_bps(closes: tuple[int, ...], fast: int, slow: int) -> Iterator[float]:
+def _gaps_bps(closes: tuple[int, ...], fast: int, slow: int) -> list[float]:
     """How far the fast average stands from the slow one at every bar that has both."""
     quick, steady = sum(closes[slow - fast : slow]), sum(closes[:slow])
-    for end in range(slow, len(closes) + 1):
-        yield (quick * slow / (steady * fast) - 1) * 10_000 if steady else 0.0
-        if end < len(closes):
-            quick += closes[end] - closes[end - fast]
-            steady += closes[end] - closes[end - slow]
+    gaps = [(quick * slow / (steady * fast) - 1) * 10_000 if steady else 0.0]
+    for new, fast_old, slow_old in zip(closes[slow:], closes[slow - fast :], closes, strict=False):
+        quick += new - fast_old
+        steady += new - slow_old
+        gaps.append((quick * slow / (steady * fast) - 1) * 10_000 if steady else 0.0)
+    return gaps
 
 
 def create(terms: EngineTerms) -> Engine:
