@@ -186,9 +186,9 @@ PURE_CACHES = {
     "context/assemble.py": {"system_message"},
     "context/formatting.py": {
         *("count_shape_pieces", "_cached_plain_line", "symbol_text", "price_text", "cached_usd_text"),
-        *("whole_usd_text", "signed_usd_text", "extreme_usd_text"),
+        *("signed_usd_text", "extreme_usd_text"),
     },
-    "context/market_sections.py": {"settled_funding_rows", "_cap_rows", "_entry_price_text"},
+    "context/market_sections.py": {"settled_funding_rows", "_cap_rows"},
     "context/memory_sections.py": {"_trade_row", "shorten_trade_row"},
     "context/render.py": {"section_opening"},
     "db/sqlite.py": {"_multi_row_insert"},
@@ -211,7 +211,7 @@ PURE_CACHES = {
 # What still remembers the call before for the whole process instead of being passed in. This list only gets shorter.
 CACHES_TO_PASS_IN = {
     "context/assemble.py": {"market_section_caches", "packet_cache"},
-    "context/memory_sections.py": {"_cached_action_rows", "_cached_cells"},
+    "context/memory_sections.py": {"_cached_cells"},
     "experience/rows.py": {"_cached_joined_rows"},
     "tick/decide.py": {"_run_id_cache"},
     "tick/memory.py": {"_bar_features_cache", "_unscaled_regime_cache", "_feature_vector_cache", "_lessons_cache"},

@@ -11,14 +11,13 @@ from decimal import Decimal
 from functools import lru_cache
 from string import ascii_letters
 
-from tapebook.domain.money import E6, decimal_text, short_price
+from tapebook.domain.money import E6, decimal_text, divide_half_even, short_price
 from tapebook.domain.text import PIECE, QUOTES, line_tokens, sanitise, text_tokens, truncate, truncate_to_tokens
 
 __all__ = [
     "MEMORY_CAP",
     "TOKEN_SHAPES",
     "count_fitting",
-    "count_pieces",
     "count_shape_pieces",
     "line_cost",
     "line_tokens",
@@ -35,12 +34,7 @@ TOKEN_SHAPES = bytes.maketrans(b"123456789" + ascii_letters.encode(), b"0" * 9 +
 
 def line_cost(line: str) -> int:
     """What `line_tokens` says; sooner, for the lines of a packet mostly differ from those before in their digits."""
-    return count_pieces(line.encode("utf-8", "surrogatepass")) + 1
-
-
-def count_pieces(encoded: bytes) -> int:
-    """The estimate for a text in UTF-8, its breaks not counted."""
-    return count_shape_pieces(encoded.translate(TOKEN_SHAPES))
+    return count_shape_pieces(line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
 
 
 @lru_cache(maxsize=8_192)
@@ -159,10 +153,9 @@ cached_usd_text = lru_cache(maxsize=1_024)(usd_text)
 """The text of an amount that does not move with the mark."""
 
 
-@lru_cache(maxsize=1_024)
 def whole_usd_text(amount_e6: int) -> str:
-    """An amount without cents: `$250`."""
-    return f"${int(decimal_text(amount_e6, E6, 0)):,}"
+    """An amount without cents: `$250`; not cached, for what is held moves with every mark."""
+    return f"${divide_half_even(amount_e6, E6):,}"
 
 
 @lru_cache(maxsize=1_024)

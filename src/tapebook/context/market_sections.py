@@ -47,9 +47,9 @@ BAR_COLUMNS = ("time", "high", "low", "close", "volume")
 
 def bars_title(market: Market, name: SymbolFormatter = symbol_text) -> str:
     """Says the time, even without a bar."""
-    now, symbol = minute_text(market.as_of), name(market.symbol)
-    bars = f"{symbol} {market.bar_minutes}m bars{_unfinished_text(market)}"
-    return f"Time and bars: now {now} UTC, {bars}, time high low close volume"
+    unfinished = _unfinished_text(market) if market.unfinished else ""
+    bars = f"{name(market.symbol)} {market.bar_minutes}m bars{unfinished}"
+    return f"Time and bars: now {minute_text(market.as_of)} UTC, {bars}, time high low close volume"
 
 
 def bar_rows(bars: tuple[Candle, ...]) -> Rows:
@@ -70,8 +70,6 @@ def bar_rows(bars: tuple[Candle, ...]) -> Rows:
 def _unfinished_text(market: Market) -> str:
     """Which minutes were not final in time; the bar they belong to is not among the rows."""
     missing = market.unfinished
-    if not missing:
-        return ""
     first, last = _bar_time(missing[0], market.bar_minutes), time_of_day_text(missing[-1])
     began = _bar_time(floor_to_step(missing[0], market.bar_minutes * MINUTE), market.bar_minutes)
     minutes = first if len(missing) == 1 else f"{first} to {last}"
@@ -134,36 +132,23 @@ def look_at_market(market: Market) -> Market:
 def market_rows(market: Market, words: LineFormatter = plain_line) -> Rows:
     """Names and values."""
     rows: list[Row] = []
-    mid = market.mid
+    now, mid, book, context, settled = market.as_of, market.mid, market.liquidity, market.context, market.settled
+    # How old each value is, so that a stale one is seen to be stale.
     if mid is not None:
-        rows += ("price", short_price(mid.price_e8)), ("price_age_s", age_seconds_text(market, mid.bucket_ts))
+        rows += ("price", short_price(mid.price_e8)), ("price_age_s", str((now - mid.bucket_ts) // 1000))
     if market.regime is not None:
         rows.append(("regime", market.regime))
-    if market.liquidity is not None:
-        rows += [
-            *liquidity_rows(market.liquidity),
-            ("book_age_s", age_seconds_text(market, market.liquidity.bucket_ts)),
-        ]
-    if market.context is not None:
-        rows += [
-            *asset_context_rows(market.context),
-            ("funding_age_s", age_seconds_text(market, market.context.bucket_ts)),
-        ]
-    elif market.settled is not None:
-        rows += [
-            *settled_funding_rows(market.settled),
-            ("funding_age_s", age_seconds_text(market, market.settled.bucket_ts)),
-        ]
+    if book is not None:
+        rows += *liquidity_rows(book), ("book_age_s", str((now - book.bucket_ts) // 1000))
+    if context is not None:
+        rows += *asset_context_rows(context), ("funding_age_s", str((now - context.bucket_ts) // 1000))
+    elif settled is not None:
+        rows += *settled_funding_rows(settled), ("funding_age_s", str((now - settled.bucket_ts) // 1000))
     for feature in market.features:
         line = feature.line or feature_line(feature, words)
-        seconds = (market.as_of - feature.bucket_ts) // 1000
+        seconds = (now - feature.bucket_ts) // 1000
         rows.append((feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"))
     return tuple(rows)
-
-
-def age_seconds_text(market: Market, bucket_ts: int) -> str:
-    """How old a value is, so that a stale one is seen to be stale."""
-    return str((market.as_of - bucket_ts) // 1000)
 
 
 def liquidity_rows(book: Liquidity) -> list[Row]:
@@ -264,20 +249,25 @@ def _added_usd_e6(order: Order, marks: dict[str, int]) -> int:
 
 def portfolio_rows(seen: PortfolioView, name: SymbolFormatter = symbol_text) -> Rows:
     """Names and values; the position is that of the packet's symbol."""
-    each, together, leverage, smallest, loss = _cap_rows(seen.caps)
-    own, names, used = FLAT_ROWS, [], 0
+    (each, together, leverage, smallest, loss), caps, equity = _cap_rows(seen.caps), seen.caps, seen.equity_usd_e6
+    own, names, used, working = FLAT_ROWS, [], 0, "none"
     for position, mark, value in seen.held:
         names.append(name(position.symbol))
         used += abs(value)
         if position.symbol == seen.symbol:
-            own = _position_rows(position, mark, value)
-    working = "none"
+            own = (
+                LONG_ROW if position.size_e8 > 0 else SHORT_ROW,
+                ("position_usd", usd_text(abs(value))),
+                ("entry_price", short_price(average_price_e8(position.cost_usd_e6, position.size_e8))),
+                ("mark", short_price(mark)),
+                ("unrealised_usd", usd_text(value - position.cost_usd_e6)),
+            )
     if seen.working:
         working = _orders_text([order for order, _ in seen.working], name)
         used += sum([added for _, added in seen.working])
-    return (
+    rows: list[Row] = [
         ("cash_usd", cached_usd_text(seen.cash_usd_e6)),
-        ("equity_usd", usd_text(seen.equity_usd_e6)),
+        ("equity_usd", usd_text(equity)),
         *own,
         ("open_symbols", " ".join(names if len(names) <= MAX_SYMBOLS_SHOWN else _first_names(names)) or "none"),
         ("working_orders", working),
@@ -286,9 +276,18 @@ def portfolio_rows(seen: PortfolioView, name: SymbolFormatter = symbol_text) -> 
         ("account_used_usd", usd_text(used)),
         leverage,
         smallest,
-        *(() if seen.left is None else _remaining_rows(seen, seen.left, loss)),
-        *((("could_not_be_read", " ".join(sorted(seen.degraded))),) if seen.degraded else ()),
-    )
+    ]
+    if seen.left is not None:
+        # What the day may lose, and what it and the hour still allow.
+        began, sent, rests = seen.left
+        allowed = caps.max_daily_loss_usd_e6 - max(0, began - equity)
+        rows += loss, ("daily_loss_left_usd", cached_usd_text(max(0, allowed)))
+        rows.append(("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - sent))))
+        if rests:
+            rows.append(("rests_after_loss_s", str(rests)))
+    if seen.degraded:
+        rows.append(("could_not_be_read", " ".join(sorted(seen.degraded))))
+    return tuple(rows)
 
 
 @lru_cache(maxsize=512)
@@ -304,24 +303,6 @@ def _cap_rows(caps: RiskCaps) -> Rows:
     )
 
 
-def _position_rows(position: Position, mark_e8: int, value_usd_e6: int) -> Rows:
-    cost = position.cost_usd_e6
-    return (
-        LONG_ROW if position.size_e8 > 0 else SHORT_ROW,
-        ("position_usd", usd_text(abs(value_usd_e6))),
-        ("entry_price", _entry_price_text(cost, position.size_e8)),
-        ("mark", short_price(mark_e8)),
-        ("unrealised_usd", usd_text(value_usd_e6 - cost)),
-    )
-
-
-@lru_cache(maxsize=64)
-def _entry_price_text(cost_usd_e6: int, size_e8: int) -> str:
-    """The average entry price."""
-    # Cached, since it stays until the size changes.
-    return short_price(average_price_e8(cost_usd_e6, size_e8))
-
-
 def _orders_text(working: list[Order], name: SymbolFormatter) -> str:
     texts = [_order_text(order, name) for order in working[:MAX_ORDERS_SHOWN]]
     more = len(working) - len(texts)
@@ -332,15 +313,6 @@ def _order_text(order: Order, name: SymbolFormatter) -> str:
     at = "" if order.limit_price_e8 is None else f" at {short_price(order.limit_price_e8)}"
     size = decimal_text(order.size_e8, E8, 8).rstrip("0").rstrip(".")
     return f"{order.side} {size} {name(order.symbol)}{at}"
-
-
-def _remaining_rows(seen: PortfolioView, left: tuple[int, int, int], loss: Row) -> Rows:
-    """What the day may lose, and what it and the hour still allow."""
-    (began, sent, rests), caps = left, seen.caps
-    allowed = caps.max_daily_loss_usd_e6 - max(0, began - seen.equity_usd_e6)
-    lose = ("daily_loss_left_usd", cached_usd_text(max(0, allowed)))
-    send = ("orders_left_this_hour", str(max(0, caps.max_orders_per_hour - sent)))
-    return (loss, lose, send, ("rests_after_loss_s", str(rests))) if rests else (loss, lose, send)
 
 
 def _first_names(names: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ citations         places in rules, notes and past runs that speak to this situat
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 
@@ -45,7 +45,7 @@ from tapebook.domain.money import decimal_text, notional_usd_e6
 from tapebook.domain.order import OrderOutcome
 from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Verdict
+from tapebook.domain.run import LONGEST_STREAK, Activity, DecisionRun
 from tapebook.domain.text import sanitise_lines
 
 DECISION_REASON_CHARS, DECISION_DETAIL_CHARS = 80, 100
@@ -65,54 +65,22 @@ def last_decision_rows(
     run, orders, watched = seen
     if run is None:
         return ()
-    decided = run.actions, run.verdicts, orders, watched
-    at = ("at", minute_text(run.as_of))
-    actions = _cached_action_rows(decided) if words is plain_line else _make_action_rows(decided, words, name)
-    if not run.error:
-        return at, *actions
-    what = "no answer" if run.status == "failed" else "refused, no readable reply"
-    return at, *actions, (what, f'"{words(run.error, DECISION_DETAIL_CHARS)}"')
-
-
-_DecidedActions = tuple[tuple[Action, ...], tuple[Verdict, ...], tuple[OrderOutcome, ...], tuple[str, ...]]
-
-
-def _make_action_rows(
-    decided: _DecidedActions, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
-) -> Rows:
-    """What was proposed, what became of it, and why it was proposed."""
-    actions, verdicts, orders, watched = decided
-    outcomes = {order.symbol: order for order in orders}
-    return tuple(
-        [
-            _action_row(action, verdict, outcomes.get(action.symbol), watched=watched, words=words, name=name)
-            for action, verdict in zip(actions, verdicts, strict=True)
-        ]
-    )
-
-
-# Most ticks decide what the tick before decided.
-_cached_action_rows = LastCall(_make_action_rows)
-
-
-def _action_row(
-    action: Action,
-    verdict: Verdict,
-    order: OrderOutcome | None,
-    *,
-    watched: tuple[str, ...],
-    words: LineFormatter,
-    name: SymbolFormatter,
-) -> tuple[str, str]:
-    # A model can name any symbol it likes; only those it was given are repeated outside quotes.
-    symbol = name(action.symbol) if action.symbol in watched else "another symbol"
-    what = f"{action.action} {symbol}" + (f" {action.side}" if action.side else "")
-    outcome = (
-        "allowed" if verdict.allowed else f'refused by {verdict.rule}: "{words(verdict.detail, DECISION_DETAIL_CHARS)}"'
-    )
-    if verdict.allowed and action.action != "hold" and order is not None:
-        outcome = _order_outcome_text(order, words)
-    return what, f'{outcome}; reason: "{words(action.reason, DECISION_REASON_CHARS)}"'
+    rows: list[Row] = [("at", minute_text(run.as_of))]
+    outcomes = {order.symbol: order for order in orders} if orders else {}
+    for action, verdict in zip(run.actions, run.verdicts, strict=True):
+        # A model can name any symbol it likes; only those it was given are repeated outside quotes.
+        symbol = name(action.symbol) if action.symbol in watched else "another symbol"
+        what = f"{action.action} {symbol} {action.side}" if action.side else f"{action.action} {symbol}"
+        outcome = "allowed"
+        if not verdict.allowed:
+            outcome = f'refused by {verdict.rule}: "{words(verdict.detail, DECISION_DETAIL_CHARS)}"'
+        elif action.action != "hold" and action.symbol in outcomes:
+            outcome = _order_outcome_text(outcomes[action.symbol], words)
+        rows.append((what, f'{outcome}; reason: "{words(action.reason, DECISION_REASON_CHARS)}"'))
+    if run.error:
+        failed = "no answer" if run.status == "failed" else "refused, no readable reply"
+        rows.append((failed, f'"{words(run.error, DECISION_DETAIL_CHARS)}"'))
+    return tuple(rows)
 
 
 def _order_outcome_text(order: OrderOutcome, words: LineFormatter) -> str:
@@ -301,6 +269,7 @@ OPEN_POSITION_COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", 
 OPEN_REASON_CHARS = 120
 
 OpenPositionsView = tuple[tuple[TradeState, Position, int, int], ...]
+_Opened = tuple[TradeState, Position]
 
 
 def look_at_open_positions(situation: Situation) -> OpenPositionsView:
@@ -320,21 +289,17 @@ def look_at_open_positions(situation: Situation) -> OpenPositionsView:
     return tuple(seen)
 
 
-def open_position_rows(seen: OpenPositionsView) -> Rows:
-    """One per open trade."""
-    return tuple([open_position_row(*each, cells=_cached_cells((each[0], each[1]))) for each in seen])
+def open_position_rows(seen: OpenPositionsView, cells: Callable[[_Opened], Row] | None = None) -> Rows:
+    """One per open trade; `cells` are those of the trade itself."""
+    rows = []
+    for trade, held, mark_e8, minutes in seen:
+        what, entry, mfe, mae, reason = (cells or _cached_cells)((trade, held))
+        size = whole_usd_text(abs(notional_usd_e6(held.size_e8, mark_e8)))
+        rows.append((what, size, entry, price_text(mark_e8), mfe, mae, f"{minutes}m", reason))
+    return tuple(rows)
 
 
-def open_position_row(trade: TradeState, held: Position, mark_e8: int, minutes: int, *, cells: Row) -> Row:
-    """A trade with its mark and its time; `cells` are those of the trade itself."""
-    what, entry, mfe, mae, reason = cells
-    size = whole_usd_text(abs(notional_usd_e6(held.size_e8, mark_e8)))
-    return what, size, entry, price_text(mark_e8), mfe, mae, f"{minutes}m", reason
-
-
-def open_position_cells(
-    known: tuple[TradeState, Position], words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
-) -> Row:
+def open_position_cells(known: _Opened, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text) -> Row:
     """What stays while the market moves: what it is, its entry, its extremes, and why it was opened."""
     trade, held = known
     return (

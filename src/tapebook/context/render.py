@@ -157,18 +157,17 @@ def render_written(
     layout: SectionLayout[Any, Any], head: SectionHeading, written: Sequence[WrittenRow], room: int
 ) -> RenderedSection:
     """A section of the written rows that fit into the room: the newest, or the first ones."""
-    total, dropped = len(written), 0
-    tokens = head.tokens + sum([cost for _, _, cost, _ in written])
+    rows, lines, costs, contents = zip(*written, strict=True) if written else ((), (), (), ())
+    tokens, dropped = head.tokens + sum(costs), 0
     if tokens > room:
-        newest_last = layout.oldest_first
+        total, newest_last = len(rows), layout.oldest_first
         # Counted as the heading looks when almost all is shown: the longest it can get.
         left = room - line_cost(f"## {head.title} ({total} of {total} shown)")
-        count = count_fitting([cost for _, _, cost, _ in (reversed(written) if newest_last else written)], left)
-        written = written[total - count :] if newest_last else written[:count]
-        dropped = total - count
+        count = count_fitting(reversed(costs) if newest_last else costs, left)
+        shown = slice(total - count, None) if newest_last else slice(count)
+        rows, lines, contents, dropped = rows[shown], lines[shown], contents[shown], total - count
         head = make_heading(head.title, count, dropped)
-        tokens = head.tokens + sum([cost for _, _, cost, _ in written])
-    rows, lines, _, contents = zip(*written, strict=True) if written else ((), (), (), ())
+        tokens = head.tokens + sum(costs[shown])
     text = "\n".join((head.text, *lines))
     opening = b"%b[%b]" % (section_opening(layout.columns, layout.name, dropped), b",".join(contents))
     section = Section(layout.name, head.title, layout.columns, rows, dropped)

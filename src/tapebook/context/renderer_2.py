@@ -59,22 +59,26 @@ def _bars_title(seen: Market) -> str:
     return f"Time and bars: now {now} UTC, {symbol} {seen.bar_minutes}m bars, time high low close volume"
 
 
+def _age_text(seen: Market, bucket_ts: int) -> str:
+    return str((seen.as_of - bucket_ts) // 1000)
+
+
 def _market_rows(seen: Market) -> Rows:
     rows: list[Row] = []
     if seen.mid is not None:
         rows += (
             ("price", short_price(seen.mid.price_e8)),
-            ("price_age_s", market_sections.age_seconds_text(seen, seen.mid.bucket_ts)),
+            ("price_age_s", _age_text(seen, seen.mid.bucket_ts)),
         )
     if seen.liquidity is not None:
         rows += [
             *market_sections.liquidity_rows(seen.liquidity),
-            ("book_age_s", market_sections.age_seconds_text(seen, seen.liquidity.bucket_ts)),
+            ("book_age_s", _age_text(seen, seen.liquidity.bucket_ts)),
         ]
     if seen.context is not None:
         rows += [
             *market_sections.asset_context_rows(seen.context),
-            ("funding_age_s", market_sections.age_seconds_text(seen, seen.context.bucket_ts)),
+            ("funding_age_s", _age_text(seen, seen.context.bucket_ts)),
         ]
     for feature in seen.features:
         known = dict(feature.metrics)
@@ -83,9 +87,7 @@ def _market_rows(seen: Market) -> Rows:
             for name in market_sections.SHOWN_FEATURES[feature.name]
             if name in known
         ]
-        rows.append(
-            (feature.name, " ".join([*pairs, f"age_s={market_sections.age_seconds_text(seen, feature.bucket_ts)}"]))
-        )
+        rows.append((feature.name, " ".join([*pairs, f"age_s={_age_text(seen, feature.bucket_ts)}"])))
     return tuple(rows)
 
 

@@ -55,9 +55,7 @@ def _same_symbol(symbol: str) -> str:
     return symbol
 
 
-def _position_rows(seen: memory_sections.OpenPositionsView) -> Rows:
-    cells = partial(memory_sections.open_position_cells, words=plain_line, name=symbol_text)
-    return tuple([memory_sections.open_position_row(*each, cells=cells((each[0], each[1]))) for each in seen])
+_CELLS = partial(memory_sections.open_position_cells, words=plain_line, name=symbol_text)
 
 
 def _manual_rows(manual: str) -> Rows:
@@ -89,7 +87,7 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
         rows=partial(memory_sections.trade_rows, words=plain_line, name=symbol_text),
         shorten=partial(memory_sections.shorten_trade_row, words=plain_line),
     ),
-    _replace(memory_sections.OPEN_POSITIONS_SECTION, rows=_position_rows),
+    _replace(memory_sections.OPEN_POSITIONS_SECTION, rows=partial(memory_sections.open_position_rows, cells=_CELLS)),
     _replace(
         memory_sections.EXPERIENCE_SECTION,
         rows=partial(memory_sections.experience_rows, words=plain_line),

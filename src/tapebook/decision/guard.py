@@ -384,9 +384,9 @@ def judge_actions(actions: Sequence[Action], limits: Limits) -> tuple[Verdict, .
     verdicts: list[Verdict] = []
     trades = False
     for action in actions:
-        rules = _HOLD_RULES if action.action == "hold" else RULES
-        verdict = _first_objection(rules, _proposed_order(action, limits), limits)
-        if verdict.allowed and action.action != "hold":
+        holds = action.action == "hold"
+        verdict = _first_objection(_HOLD_RULES if holds else RULES, _proposed_order(action, limits), limits)
+        if verdict.allowed and not holds:
             verdict = Verdict(False, "R13_ONE_ORDER", "an action before it trades already") if trades else verdict
             trades = True
         verdicts.append(verdict)
@@ -420,14 +420,15 @@ def _first_objection(codes: Iterable[str], proposal: ProposedOrder, limits: Limi
 
 
 def _proposed_order(action: Action, limits: Limits) -> ProposedOrder:
-    return ProposedOrder(action.action, action.symbol, _move_of_action(action, limits), action.side, action.cites)
+    move = None if action.action == "hold" else _move_of_action(action, limits)
+    return ProposedOrder(action.action, action.symbol, move, action.side, action.cites)
 
 
 def _move_of_action(action: Action, limits: Limits) -> Move | None:
     """The order an action comes to, in the dollars that were asked for: its size is rounded down from them."""
-    if action.action == "hold" or action.symbol != limits.symbol or not limits.mark_e8:
-        return None
     mark, held = limits.mark_e8, limits.position
+    if action.symbol != limits.symbol or not mark:
+        return None
     size = signed_size_e8(action, held, mark)
     have = limits.held_usd_e6(action.symbol)
     wanted = 0 if action.action == "close" else action.notional_usd_e6 * (1 if action.side == "long" else -1)

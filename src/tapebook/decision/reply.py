@@ -206,25 +206,30 @@ _ANSWER_ENCODER = msgspec.json.Encoder()
 def make_answer(packet: Packet, action: str, *, reason: str, confidence: float = 0.5, **fields: object) -> EngineAnswer:
     """A reply with one action on the packet's symbol."""
     body = {"action": action, "symbol": packet.symbol, "confidence": round(confidence, 4)}
-    return _encode_answer({**body, "reason": short_line(reason, MAX_REASON_CHARS), **fields})
+    return EngineAnswer(_encode_reply({**body, "reason": short_line(reason, MAX_REASON_CHARS), **fields}))
 
 
 # Cached, since a rule holds for the same reason for as long as the bars stay.
 @lru_cache(maxsize=1_024)
 def make_answer_of(action: Action) -> EngineAnswer:
     """A reply with one typed action, which nobody has to parse again; its text reads as the same action."""
-    action = msgspec.structs.replace(action, reason=short_line(action.reason, MAX_REASON_CHARS))
-    body: dict[str, object] = {"action": action.action, "symbol": action.symbol}
-    body |= {"confidence": action.confidence_e4 / 10_000, "reason": action.reason}
+    reason = short_line(action.reason, MAX_REASON_CHARS)
+    action = action if reason == action.reason else msgspec.structs.replace(action, reason=reason)
+    body: dict[str, object] = {
+        "action": action.action,
+        "symbol": action.symbol,
+        "confidence": action.confidence_e4 / 10_000,
+        "reason": reason,
+    }
     if action.action in ("open", "adjust"):
         limit = None if action.limit_price_e8 is None else action.limit_price_e8 / E8
         body |= {"side": action.side, "notional_usd": action.notional_usd_e6 / E6, "leverage": action.leverage}
         body |= {"order_type": action.order_type, "limit_price": limit, "cites": list(action.cites)}
-    return msgspec.structs.replace(_encode_answer(body), actions=(action,))
+    return EngineAnswer(_encode_reply(body), actions=(action,))
 
 
-def _encode_answer(body: dict[str, object]) -> EngineAnswer:
-    return EngineAnswer(_ANSWER_ENCODER.encode({"actions": [body]}).decode())
+def _encode_reply(body: dict[str, object]) -> str:
+    return _ANSWER_ENCODER.encode({"actions": [body]}).decode()
 
 
 # Not inside a word or a time (EMA20, 5m, 12:05), but with a unit that scales it.

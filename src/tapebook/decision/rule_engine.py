@@ -20,7 +20,6 @@ from msgspec import Meta
 
 from tapebook.decision.port import EngineAnswer
 from tapebook.decision.reply import make_answer_of
-from tapebook.domain.cache import LastCall
 from tapebook.domain.money import E6
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, PositionSide
 from tapebook.domain.run import Action, ActionKind
@@ -59,15 +58,15 @@ class RuleEngine:
 
     def __init__(self, settings: RuleSettings = USUAL_SETTINGS) -> None:
         self.settings = settings
-        # Ticks come more often than bars end; one engine may look at several symbols.
-        self._bar_signals: dict[str, LastCall[BarPrices, Signal]] = {}
+        # A cache: ticks come more often than bars end; one engine may look at several symbols.
+        self._bar_signals: dict[str, tuple[BarPrices, Signal]] = {}
 
     def signal(self, facts: DecisionFacts) -> Signal:
         """The target, whatever is held."""
-        known = self._bar_signals.get(facts.symbol)
-        if known is None:
-            known = self._bar_signals[facts.symbol] = LastCall(self.bar_signal)
-        return known(facts.bars)
+        bars, known = facts.bars, self._bar_signals.get(facts.symbol)
+        if known is None or not (known[0] is bars or known[0] == bars):
+            known = self._bar_signals[facts.symbol] = (bars, self.bar_signal(bars))
+        return known[1]
 
     def bar_signal(self, bars: BarPrices) -> Signal:
         """The target that bars alone call for."""

@@ -10,7 +10,6 @@ an order leaves (`limits_at_send`).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
@@ -22,7 +21,6 @@ from tapebook.decision import (
     EngineAnswer,
     Limits,
     Move,
-    Reply,
     ReplyRefusal,
     claims_figures,
     judge_actions,
@@ -331,28 +329,22 @@ class Decision(msgspec.Struct, frozen=True):
 
 def evaluate_reply(answer: EngineAnswer, packet: Callable[[], Packet], limits: Limits) -> Decision:
     """What an answer comes to; the packet is asked for only where the answer refers to it."""
-    beside: dict[str, Any] = {"votes": answer.votes, "usage": answer.usage, "reasoning": answer.reasoning}
+    votes, usage, reasoning = answer.votes, answer.usage, answer.reasoning
     if answer.problem is not None:
         problem = short_line(answer.problem, 300) or "the engine gave no reason"
-        return Decision(answer.reply, error=problem, failed=True, **beside)
-    parsed = parse_reply(answer.reply) if answer.actions is None else Reply(answer.actions, "")
-    if isinstance(parsed, ReplyRefusal):
-        return Decision(answer.reply, error=parsed.why, **beside)
-    if any([action.cites for action in parsed.actions]):
+        return Decision(answer.reply, error=problem, failed=True, votes=votes, usage=usage, reasoning=reasoning)
+    actions, note = answer.actions, ""
+    if actions is None:
+        parsed = parse_reply(answer.reply)
+        if isinstance(parsed, ReplyRefusal):
+            return Decision(answer.reply, error=parsed.why, votes=votes, usage=usage, reasoning=reasoning)
+        actions, note = parsed.actions, parsed.note
+    if any([action.cites for action in actions]):
         limits = msgspec.structs.replace(limits, citations=packet().citation_ids)
-    return Decision(
-        answer.reply,
-        parsed.actions,
-        _with_flags(judge_actions(parsed.actions, limits), parsed.actions, packet),
-        note=parsed.note,
-        **beside,
-    )
-
-
-def _with_flags(
-    verdicts: tuple[Verdict, ...], actions: tuple[Action, ...], packet: Callable[[], Packet]
-) -> tuple[Verdict, ...]:
+    verdicts = judge_actions(actions, limits)
     flags = [unexplained_numbers(action, packet()) if claims_figures(action) else () for action in actions]
-    if not any(flags):
-        return verdicts
-    return tuple(msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True))
+    if any(flags):
+        verdicts = tuple(
+            msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True)
+        )
+    return Decision(answer.reply, actions, verdicts, note, votes=votes, usage=usage, reasoning=reasoning)

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.decision.engines import breakout
-from tapebook.decision.engines.breakout import BreakoutSettings
+from tapebook.decision.engines.breakout import BreakoutEngine, BreakoutSettings
+from tapebook.decision.rule_engine import side_target_e4, walk_side
+from tapebook.domain.packet import BarPrices, PositionSide
 from tapebook.domain.run import Action
 from tests.decision.engines.seen import FLAT, LONG, SHORT, Prices, proposed_by, seen
 
@@ -74,3 +76,15 @@ def test_it_opens_beyond_the_channel_and_nowhere_else(prices: list[Prices]) -> N
     proposed = proposed_by(breakout, seen(prices))
     assert (proposed.action == "open") == (over or under)
     assert proposed.side == ("long" if over else "short" if under else None)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)), min_size=6, max_size=20))
+def test_its_side_is_that_of_a_walk_over_all_channels(prices: list[tuple[int, int, int]]) -> None:
+    highs, lows, closes = zip(*prices, strict=True)
+    steps: list[tuple[PositionSide | None, bool, bool]] = []
+    for at in range(5, len(closes)):
+        wants: PositionSide | None = "long" if closes[at] > max(highs[at - 5 : at]) else None
+        wants = wants or ("short" if closes[at] < min(lows[at - 5 : at]) else None)
+        steps.append((wants, closes[at] >= min(lows[at - 2 : at]), closes[at] <= max(highs[at - 2 : at])))
+    signal = BreakoutEngine(BreakoutSettings(enter_bars=5, leave_bars=2)).bar_signal(BarPrices(highs, lows, closes))
+    assert signal.target_e4 == side_target_e4(walk_side(steps))

@@ -277,3 +277,31 @@ def test_members_are_those_of_the_profile_else_the_four_rules() -> None:
 def test_an_ensemble_of_ensembles_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be a member"):
         ensemble.create(EngineTerms(members=("trend", name), member=lambda *_: says("hold")))
+
+
+TWO_RULES = [("trend", trend.create(EngineTerms())), ("breakout", breakout.create(EngineTerms()))]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([FLAT, LONG, SHORT]), st.sampled_from([90.0, 110.0, 130.0]), st.integers(0, 9),
+            st.sampled_from(["BTC", "ETH"]), st.booleans(),
+        ),
+        max_size=8,
+    )
+)  # fmt: skip
+def test_what_was_decided_before_leaves_no_trace(asked_for: list[tuple[int, float, int, str, bool]]) -> None:
+    for members in (TWO_RULES, [*TWO_RULES[:1], ("said", LONGS), *TWO_RULES[1:]]):
+        lasting = EnsembleEngine(members)
+        for held, close, weight, symbol, weighed in asked_for:
+            weights = {"trend": weight, "breakout": 9, "cash": 1} if weighed else {}
+            shown = bars([(price, price, price) for price in (*[100.0] * 40, close)])
+            packet = packet_of(facts=account(held, bars=shown, symbol=symbol, weights=weights))
+            assert lasting.decide(packet) == EnsembleEngine(members).decide(packet)
+
+
+def test_a_member_that_is_named_twice_is_asked_and_paid_twice() -> None:
+    paid = Says(msgspec.structs.replace(LONGS.given, usage=Usage("m", 1, 2, 3, 1)), "model")
+    answer = EnsembleEngine([("m", paid), ("m", paid)]).decide(PACKET)
+    assert len(answer.votes) == 2 and answer.usage == Usage("m + m", 2, 4, 6, 2)

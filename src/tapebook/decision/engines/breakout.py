@@ -12,7 +12,6 @@ from tapebook.decision.rule_engine import (
     WholeBars,
     abstain,
     side_target_e4,
-    walk_side,
 )
 from tapebook.domain.money import short_price
 from tapebook.domain.packet import BarPrices, PositionSide
@@ -43,7 +42,7 @@ class BreakoutEngine(RuleEngine):
         count = len(bars.closes_e8)
         if count <= enter:
             return abstain(f"fewer than {enter + 1} bars")
-        side = walk_side(self._step(bars, at) for at in range(enter, count))
+        side = self._walk_channels(bars)
         top, bottom = max(bars.highs_e8[-enter - 1 : -1]), min(bars.lows_e8[-enter - 1 : -1])
         close = bars.closes_e8[-1]
         place = "above" if close > top else "below" if close < bottom else "inside"
@@ -53,15 +52,21 @@ class BreakoutEngine(RuleEngine):
         share = max(close - top, bottom - close, 0) / (top - bottom) if top > bottom else 0.0
         return Signal(story, side_target_e4(side), round(10_000 * min(0.9, 0.55 + share)))
 
-    def _step(self, bars: BarPrices, at: int) -> tuple[PositionSide | None, bool, bool]:
-        first, near, close = at - self.settings.enter_bars, at - self.settings.leave_bars, bars.closes_e8[at]
-        highs, lows = bars.highs_e8, bars.lows_e8
-        wants: PositionSide | None = None
-        if close > max(highs[first:at]):
-            wants = "long"
-        elif close < min(lows[first:at]):
-            wants = "short"
-        return wants, close >= min(lows[near:at]), close <= max(highs[near:at])
+    def _walk_channels(self, bars: BarPrices) -> PositionSide | None:
+        """What `walk_side` would say; no channel is looked at that cannot change the side."""
+        highs, lows, enter, leave = bars.highs_e8, bars.lows_e8, self.settings.enter_bars, self.settings.leave_bars
+        side: PositionSide | None = None
+        for at in range(enter, len(bars.closes_e8)):
+            close = bars.closes_e8[at]
+            if close > max(highs[at - enter : at]):
+                side = "long"
+            elif close < min(lows[at - enter : at]):
+                side = "short"
+            elif side == "long":
+                side = "long" if close >= min(lows[at - leave : at]) else None
+            elif side == "short":
+                side = "short" if close <= max(highs[at - leave : at]) else None
+        return side
 
 
 def create(terms: EngineTerms) -> Engine:

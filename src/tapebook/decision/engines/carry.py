@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import RuleEngine, RuleSettings, Signal, abstain
+from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import SECOND
 from tapebook.domain.money import E12, decimal_text
 from tapebook.domain.packet import DecisionFacts
@@ -39,6 +40,11 @@ class CarryEngine(RuleEngine):
 
     settings: CarrySettings
 
+    def __init__(self, settings: CarrySettings) -> None:
+        super().__init__(settings)
+        # A cache: a rate stays for hours.
+        self._rate_signal = LastCall(self._signal_of_rate)
+
     def signal(self, facts: DecisionFacts) -> Signal:
         """The side that is paid: all of it beyond the outer threshold, half of it between the two."""
         rate, age = facts.funding_e12, facts.funding_age_ms
@@ -46,6 +52,9 @@ class CarryEngine(RuleEngine):
             return abstain("the funding rate is not known")
         if age is None or age > OLDEST_SECONDS * SECOND * max(1, facts.funding_hours):
             return abstain("the funding rate is too old to count on")
+        return self._rate_signal(rate)
+
+    def _signal_of_rate(self, rate: int) -> Signal:
         percent, enter = abs(rate) * 100 / E12, self.settings.enter_pct
         # Whether somebody who came at the outer threshold is still there cannot be seen in one rate: half of it stays.
         strength = FULL_E4 if percent > enter else FULL_E4 // 2 if percent >= self.settings.leave_pct else 0

@@ -16,6 +16,7 @@ cost money share the run's cap evenly.
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import astuple
 
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, reads_facts_alone
 from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_of, parse_reply
@@ -38,10 +39,11 @@ from tapebook.errors import ConfigError
 
 MEMBERS = ("trend", "reversion", "breakout", "carry", "analog")
 _ORDERS = ("open", "adjust")
+_SIDES: tuple[PositionSide | None, ...] = ("long", "short", None)
 
 
 class Ballot(msgspec.Struct, frozen=True):
-    """A member's vote with its target, None without a voice, and the action or the settings that say how to trade."""
+    """A member's vote, not weighed yet, its target, and the action or the settings that say how to trade."""
 
     vote: Vote
     target_e4: int | None
@@ -49,7 +51,17 @@ class Ballot(msgspec.Struct, frozen=True):
     settings: RuleSettings = USUAL_SETTINGS
 
 
-_RuleVote = tuple[Signal, PositionSide | None]
+class Council(msgspec.Struct, frozen=True):
+    """What the members say, whatever they weigh: ballots, those of each side, all targets, and who wants what."""
+
+    ballots: tuple[Ballot, ...]
+    sides: dict[PositionSide | None, tuple[Ballot, ...]]
+    targets: dict[str, int | None]
+    majority_e4: int
+    tally: str
+
+
+_RuleSignals = tuple[tuple[Signal, ...], PositionSide | None]
 
 
 class EnsembleEngine:
@@ -57,9 +69,9 @@ class EnsembleEngine:
 
     def __init__(self, members: Sequence[tuple[str, Engine]]) -> None:
         self._members = members
-        # A cache: rules want the same for as long as the bars stay, whatever they weigh.
-        self._rule_votes: dict[tuple[str, str], LastCall[_RuleVote, Vote]] = {}
-        self._tally = LastCall(_tally_text)
+        self._rules = [engine for _, engine in members if isinstance(engine, RuleEngine)]
+        # A cache by symbol: rules want the same for as long as their signals and the side that is held stay.
+        self._councils: dict[str, LastCall[_RuleSignals, Council]] = {}
         self.facts_alone = all(reads_facts_alone(engine) for _, engine in members)
         # Empty when every member is a pure function of the packet.
         identities = " + ".join(f"{name} {engine.identity}".strip() for name, engine in members)
@@ -68,54 +80,72 @@ class EnsembleEngine:
     def decide(self, packet: Packet) -> EngineAnswer:
         """What the members want together, with everybody's vote."""
         facts = packet.facts if packet.facts.symbol else msgspec.structs.replace(packet.facts, symbol=packet.symbol)
-        ballots, answers, held, weights = [], [], facts.held_side, facts.weights
-        for name, engine in self._members:
-            weight = weights.get(name, 0) if weights else FULL_E4
-            if isinstance(engine, RuleEngine):
-                signal = engine.signal(facts)
-                known = self._rule_votes.get((name, facts.symbol)) or self._keep_votes(name, facts.symbol)
-                vote, target = known((signal, held)), signal.target_e4
-                vote = Vote(name, vote.action, vote.side, vote.confidence_e4, weight, vote.reason, vote.target_e4)
-                ballots.append(Ballot(vote, target, None, engine.settings))
-            else:
-                answers.append((name, engine.decide(packet)))
-                ballots.append(_ballot_of_answer(name, answers[-1][1], facts, weight))
-        votes, usage = tuple([ballot.vote for ballot in ballots]), _usage(answers)
+        signals, held, weights = tuple([rule.signal(facts) for rule in self._rules]), facts.held_side, facts.weights
+        answers: list[tuple[str, EngineAnswer]] = []
+        if len(self._rules) == len(self._members):
+            kept = self._councils.get(facts.symbol)
+            if kept is None:
+                kept = self._councils[facts.symbol] = LastCall(self._council_of_rules)
+            council = kept((signals, held))
+        else:
+            answers = [(name, each.decide(packet)) for name, each in self._members if not isinstance(each, RuleEngine)]
+            council = self._council((signals, held), answers, facts)
+        votes = tuple(
+            [
+                Vote(engine, kind, side, sure, weights.get(engine, 0) if weights else FULL_E4, why, target)
+                for engine, kind, side, sure, _, why, target in [astuple(ballot.vote) for ballot in council.ballots]
+            ]
+        )
         failed = [(name, each.problem) for name, each in answers if each.problem]
-        if failed and len(failed) == len(ballots):
+        usage, reasoning = (_usage(answers), _reasoning(answers)) if answers else (None, "")
+        if failed and len(failed) == len(votes):
             problem = short_line("; ".join(f"{name}: {why}" for name, why in failed), MAX_REASON_CHARS)
-            return EngineAnswer("", votes, usage, f"every member failed: {problem}", _reasoning(answers))
-        tally = self._tally(tuple([(ballot.vote.engine, ballot.target_e4) for ballot in ballots]))
-        answer = make_answer_of(_joint_action(facts, ballots, tally))
-        return msgspec.structs.replace(answer, votes=votes, usage=usage, reasoning=_reasoning(answers))
+            return EngineAnswer("", votes, usage, f"every member failed: {problem}", reasoning)
+        answer = make_answer_of(_joint_action(facts, council))
+        return EngineAnswer(answer.reply, votes, usage, None, reasoning, answer.actions)
 
-    def _keep_votes(self, name: str, symbol: str) -> LastCall[_RuleVote, Vote]:
-        kept = self._rule_votes[name, symbol] = LastCall(_vote_of_signal)
-        return kept
+    def _council_of_rules(self, given: _RuleSignals) -> Council:
+        return self._council(given, (), DecisionFacts())
+
+    def _council(
+        self, given: _RuleSignals, answers: Sequence[tuple[str, EngineAnswer]], facts: DecisionFacts
+    ) -> Council:
+        """The ballots in the order of the members: of a rule by its signal, of any other by its answer."""
+        signals, held = given
+        left, answered, ballots = iter(signals), iter(answers), []
+        for name, engine in self._members:
+            if isinstance(engine, RuleEngine):
+                ballots.append(_ballot_of_signal(name, next(left), held, settings=engine.settings))
+            else:
+                ballots.append(_ballot_of_answer(*next(answered), facts))
+        voices = [each for each in ballots if each.target_e4]
+        sides = {side: tuple([each for each in voices if target_side(each.target_e4 or 0) == side]) for side in _SIDES}
+        targets = {ballot.vote.engine: ballot.target_e4 for ballot in ballots}
+        tally = _tally_text([(ballot.vote.engine, ballot.target_e4) for ballot in ballots])
+        return Council(tuple(ballots), sides, targets, majority_target_e4(targets.values()), tally)
 
 
-def _vote_of_signal(given: _RuleVote) -> Vote:
-    """How a rule votes, but for its name and its weight."""
-    signal, held = given
+def _ballot_of_signal(name: str, signal: Signal, held: PositionSide | None, *, settings: RuleSettings) -> Ballot:
     kind, side = action_towards(signal.target_e4, held)
-    vote = Vote("", kind, side, signal.confidence_e4, 0, short_line(signal.story, MAX_REASON_CHARS))
-    return vote if signal.target_e4 is None else msgspec.structs.replace(vote, target_e4=signal.target_e4)
+    target = msgspec.UNSET if signal.target_e4 is None else signal.target_e4
+    vote = Vote(name, kind, side, signal.confidence_e4, 0, short_line(signal.story, MAX_REASON_CHARS), target)
+    return Ballot(vote, signal.target_e4, None, settings)
 
 
-def _ballot_of_answer(name: str, given: EngineAnswer, facts: DecisionFacts, weight: int) -> Ballot:
+def _ballot_of_answer(name: str, given: EngineAnswer, facts: DecisionFacts) -> Ballot:
     if given.problem is not None:
-        return _make_ballot(Vote(name, "hold", None, 0, weight, short_line(given.problem, MAX_REASON_CHARS)), None)
+        return _make_ballot(Vote(name, "hold", None, 0, 0, short_line(given.problem, MAX_REASON_CHARS)), None)
     parsed = parse_reply(given.reply) if given.actions is None else None
     if isinstance(parsed, ReplyRefusal):
-        return _make_ballot(Vote(name, "hold", None, 0, weight, short_line(parsed.why, MAX_REASON_CHARS)), None)
+        return _make_ballot(Vote(name, "hold", None, 0, 0, short_line(parsed.why, MAX_REASON_CHARS)), None)
     actions = parsed.actions if parsed else given.actions or ()
     own = [action for action in actions if action.symbol == facts.symbol]
     if not own:
-        return _make_ballot(Vote(name, "hold", None, 0, weight, f"no word on {facts.symbol}"), None)
+        return _make_ballot(Vote(name, "hold", None, 0, 0, f"no word on {facts.symbol}"), None)
     action = own[0] if len(own) == 1 else next((each for each in own if each.action != "hold"), own[0])
     side = action.side if action.action in _ORDERS else None
     target = 0 if action.action == "close" else side_target_e4(side) if side else side_target_e4(facts.held_side)
-    vote = Vote(name, action.action, side, action.confidence_e4, weight, action.reason)
+    vote = Vote(name, action.action, side, action.confidence_e4, 0, action.reason)
     return _make_ballot(vote, target, action=action if side else None)
 
 
@@ -124,12 +154,17 @@ def _make_ballot(vote: Vote, target_e4: int | None, *, action: Action | None = N
     return Ballot(vote, target_e4, action)
 
 
-def _joint_action(facts: DecisionFacts, ballots: Sequence[Ballot], reason: str) -> Action:
+def _joint_action(facts: DecisionFacts, council: Council) -> Action:
     """The step from what is held towards what the members want together."""
-    targets = {ballot.vote.engine: ballot.target_e4 for ballot in ballots}
-    target = weighted_target_e4(targets, facts.weights, majority_target_e4(targets.values()))
-    leader = _strongest_voter(ballots, target_side(target))
-    unit = _unit_usd_e6(facts, leader)
+    target, reason = weighted_target_e4(council.targets, facts.weights, council.majority_e4), council.tally
+    leader, voters = None, council.sides[target_side(target)]
+    if voters:
+        # Gives an order on that side what a target does not say: of those for it, the heaviest and surest.
+        leader = max(voters, key=lambda each: (facts.weights.get(each.vote.engine, 0), each.vote.confidence_e4))
+    # The notional of a whole target.
+    unit = unit_usd_e6(facts, leader.settings if leader else USUAL_SETTINGS)
+    if leader is not None and leader.action is not None:
+        unit = min(leader.action.notional_usd_e6, unit_usd_e6(facts, RuleSettings(notional_usd=1e9)))
     wanted = _target_to_enter(target, facts, unit)
     if wanted != target:
         why = f"follows lessons {', '.join(facts.lessons_followed)}" if facts.lessons_followed else "sized as it hits"
@@ -176,19 +211,6 @@ def _step_towards(wanted_e4: int, facts: DecisionFacts, unit: int) -> tuple[Acti
     if not after:
         return "close", 0
     return ("adjust" if (after > 0) == (held > 0) and held else "open"), after
-
-
-def _strongest_voter(ballots: Sequence[Ballot], side: PositionSide | None) -> Ballot | None:
-    """Who gives an order on a side what a target does not say: of those for it, the heaviest and surest."""
-    voters = [each for each in ballots if each.target_e4 and target_side(each.target_e4) == side]
-    return max(voters, key=lambda each: (each.vote.weight_e4, each.vote.confidence_e4), default=None)
-
-
-def _unit_usd_e6(facts: DecisionFacts, leader: Ballot | None) -> int:
-    """The notional of a whole target."""
-    if leader is None or leader.action is None:
-        return unit_usd_e6(facts, leader.settings if leader else USUAL_SETTINGS)
-    return min(leader.action.notional_usd_e6, unit_usd_e6(facts, RuleSettings(notional_usd=1e9)))
 
 
 def _tally_text(targets: Sequence[tuple[str, int | None]]) -> str:

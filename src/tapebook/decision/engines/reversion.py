@@ -4,7 +4,6 @@ Far is counted in standard deviations of the same closes. The further, the surer
 """
 
 import math
-from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -19,7 +18,7 @@ from tapebook.decision.rule_engine import (
     side_target_e4,
     walk_side,
 )
-from tapebook.domain.packet import BarPrices, PositionSide
+from tapebook.domain.packet import BarPrices
 
 SomeDeviations = Annotated[float, Meta(gt=0, le=20, description="a number of deviations above 0, up to 20")]
 
@@ -44,27 +43,26 @@ class ReversionEngine(RuleEngine):
         count, enter = self.settings.bars, self.settings.enter
         if len(bars.closes_e8) < count:
             return abstain(f"fewer than {count} bars")
-        away = list(_deviations(bars.closes_e8, count))
-        side = walk_side(_step(each, enter) for each in away)
+        away = _deviations(bars.closes_e8, count)
+        side = walk_side(
+            [("short" if each > enter else "long" if each < -enter else None, each < 0, each > 0) for each in away]
+        )
         story = f"close is {away[-1]:+.1f} deviations from the mean of {count} bars"
         sure = min(0.9, max(0.0, 0.5 + 0.15 * (abs(away[-1]) - enter)))
         return Signal(story, side_target_e4(side), round(10_000 * sure))
 
 
-def _step(away: float, enter: float) -> tuple[PositionSide | None, bool, bool]:
-    return "short" if away > enter else "long" if away < -enter else None, away < 0, away > 0
-
-
-def _deviations(closes: tuple[int, ...], count: int) -> Iterator[float]:
+def _deviations(closes: tuple[int, ...], count: int) -> list[float]:
     """How many standard deviations each close lies from the mean of the bars up to it."""
-    total, squares = sum(closes[:count]), sum([close * close for close in closes[:count]])
-    for end in range(count, len(closes) + 1):
-        spread = count * squares - total * total
-        yield (count * closes[end - 1] - total) / math.sqrt(spread) if spread else 0.0
-        if end < len(closes):
-            new, old = closes[end], closes[end - count]
-            total += new - old
-            squares += new * new - old * old
+    total, squares = sum(closes[: count - 1]), sum([close * close for close in closes[: count - 1]])
+    away, oldest = [], 0
+    # The first close fills the window; from then on each takes the place of the oldest one.
+    for new, leaving in zip(closes[count - 1 :], closes, strict=False):
+        total += new - oldest
+        squares += new * new - oldest * oldest
+        oldest, spread = leaving, count * squares - total * total
+        away.append((count * new - total) / math.sqrt(spread) if spread else 0.0)
+    return away
 
 
 def create(terms: EngineTerms) -> Engine:

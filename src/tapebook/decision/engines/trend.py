@@ -4,8 +4,6 @@ Long when the fast average stands above the slow one by more than the band, shor
 more; out when the gap has fallen back inside the inner band. It sees the bars of the packet and nothing else.
 """
 
-from collections.abc import Iterator
-
 from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import (
     RuleEngine,
@@ -17,7 +15,7 @@ from tapebook.decision.rule_engine import (
     side_target_e4,
     walk_side,
 )
-from tapebook.domain.packet import BarPrices, PositionSide
+from tapebook.domain.packet import BarPrices
 
 
 class TrendSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):
@@ -44,26 +42,29 @@ class TrendEngine(RuleEngine):
     def bar_signal(self, bars: BarPrices) -> Signal:
         """With the trend once it has begun, until it has gone."""
         fast, slow = self.settings.fast, self.settings.slow
+        enter, leave = self.settings.enter_bps, self.settings.leave_bps
         if len(bars.closes_e8) < slow:
             return abstain(f"fewer than {slow} bars")
-        gaps = list(_gaps_bps(bars.closes_e8, fast, slow))
-        side = walk_side(self._step(gap) for gap in gaps)
+        gaps = _gaps_bps(bars.closes_e8, fast, slow)
+        side = walk_side(
+            [
+                ("long" if gap > enter else "short" if gap < -enter else None, gap >= leave, gap <= -leave)
+                for gap in gaps
+            ]
+        )
         story = f"average of {fast} bars is {gaps[-1]:+.1f} bps from the average of {slow}"
         return Signal(story, side_target_e4(side), round(10_000 * min(0.95, 0.5 + abs(gaps[-1]) / 400)))
 
-    def _step(self, gap: float) -> tuple[PositionSide | None, bool, bool]:
-        enter, leave = self.settings.enter_bps, self.settings.leave_bps
-        return "long" if gap > enter else "short" if gap < -enter else None, gap >= leave, gap <= -leave
 
-
-def _gaps_bps(closes: tuple[int, ...], fast: int, slow: int) -> Iterator[float]:
+def _gaps_bps(closes: tuple[int, ...], fast: int, slow: int) -> list[float]:
     """How far the fast average stands from the slow one at every bar that has both."""
     quick, steady = sum(closes[slow - fast : slow]), sum(closes[:slow])
-    for end in range(slow, len(closes) + 1):
-        yield (quick * slow / (steady * fast) - 1) * 10_000 if steady else 0.0
-        if end < len(closes):
-            quick += closes[end] - closes[end - fast]
-            steady += closes[end] - closes[end - slow]
+    gaps = [(quick * slow / (steady * fast) - 1) * 10_000 if steady else 0.0]
+    for new, fast_old, slow_old in zip(closes[slow:], closes[slow - fast :], closes, strict=False):
+        quick += new - fast_old
+        steady += new - slow_old
+        gaps.append((quick * slow / (steady * fast) - 1) * 10_000 if steady else 0.0)
+    return gaps
 
 
 def create(terms: EngineTerms) -> Engine:
