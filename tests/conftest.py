@@ -177,6 +177,15 @@ def demo_hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def demo_minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a quarter of an hour of the same demo, made once for all workers; only to be read or copied."""
+    made = made_once(
+        tmp_path_factory.getbasetemp(), "demo-minutes", lambda folder: app.demo(folder / "home", seconds=0.75, seed=7)
+    )
+    return made / "home"
+
+
+@pytest.fixture(scope="session")
 def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a PostgreSQL server on which databases may be created."""
     if named := os.environ.get("TAPEBOOK_TEST_POSTGRES"):

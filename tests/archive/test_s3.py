@@ -51,9 +51,10 @@ def gate(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     way.close()
 
 
-def test_a_desk_trades_through_an_outage_and_another_machine_replays_it(gate: Gate, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    tapebook.demo(home, seconds=1)
+def test_a_desk_trades_through_an_outage_and_another_machine_replays_it(
+    gate: Gate, tmp_path: Path, demo_minutes: Path
+) -> None:
+    home = shutil.copytree(demo_minutes, tmp_path / "home")
     folder, bucket = FolderArchive(home / "archive"), BucketArchive("s3://desk/one")
     for key in folder.walk_keys():
         bucket.create(key, folder.get(key) or b"")
@@ -232,15 +233,19 @@ def test_addresses_that_are_none(address: str) -> None:
 
 
 def test_keys_of_a_bucket_are_in_no_pickle_backup_message_or_page(
-    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    gate: Gate,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    capfd: pytest.CaptureFixture[str],
+    demo_minutes: Path,
 ) -> None:
     archive = BucketArchive("s3://desk/secret")
     archive.create("a/b", b"x")
     pickled = pickle.dumps(archive)
     assert SECRET_KEY.encode() not in pickled and ACCESS_KEY.encode() not in pickled
     assert pickle.loads(pickled).get("a/b") == b"x"
-    home = tmp_path / "home"
-    tapebook.demo(home, seconds=0.2)
+    home = shutil.copytree(demo_minutes, tmp_path / "home")
     assert main(["backup", "s3://desk/backups", "--home", str(home)]) == 0
     assert main(["restore", "s3://desk/backups", str(tmp_path / "new")]) == 0
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET_KEY}-wrong")

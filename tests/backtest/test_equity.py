@@ -6,9 +6,9 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from tapebook.backtest.equity import EquityPoint, deepest_drawdown, midnights, sharpe_ratio, step_returns, thin_points
 from tapebook.domain.instants import DAY, HOUR
@@ -41,13 +41,13 @@ def test_sharpe_is_what_numpy_and_scipy_say(daily: list[float]) -> None:
         return
     assert found is not None
     n, ratio = len(daily), float(np.mean(daily)) / spread
-    skew, kurtosis = stats.skew(daily), stats.kurtosis(daily, fisher=False)
+    skew, kurtosis = scipy.stats.skew(daily), scipy.stats.kurtosis(daily, fisher=False)
     error = math.sqrt(max(0.0, (1 - skew * ratio + (kurtosis - 1) / 4 * ratio**2) / n))
     year = math.sqrt(365)
     assert found.n == n
     assert found.value == pytest.approx(ratio * year, rel=1e-9, abs=1e-9)
-    assert found.low == pytest.approx((ratio - stats.norm.ppf(0.975) * error) * year, rel=1e-9, abs=1e-8)
-    assert found.high == pytest.approx((ratio + stats.norm.ppf(0.975) * error) * year, rel=1e-9, abs=1e-8)
+    assert found.low == pytest.approx((ratio - scipy.stats.norm.ppf(0.975) * error) * year, rel=1e-9, abs=1e-8)
+    assert found.high == pytest.approx((ratio + scipy.stats.norm.ppf(0.975) * error) * year, rel=1e-9, abs=1e-8)
 
 
 def test_the_interval_of_a_sharpe_ratio_holds_the_truth_as_often_as_it_says() -> None:

@@ -4,7 +4,7 @@ import random
 
 import msgspec
 import pytest
-from scipy import stats
+import scipy
 
 from tapebook.backtest.book_range import TradeOutcome
 from tapebook.backtest.measure import ProviderWeights, mean_difference, records_of, result_rows, with_trend_directions
@@ -38,7 +38,7 @@ def test_a_difference_is_welchs() -> None:
     assert found is not None
     estimate, chance = found
     samples = [[each.outcome.result_ppm / 100 for each in part] for part in (one, other)]
-    test = stats.ttest_ind(*samples, equal_var=False)
+    test = scipy.stats.ttest_ind(*samples, equal_var=False)
     interval = test.confidence_interval(0.95)
     assert estimate.value == pytest.approx(sum(samples[0]) / 30 - sum(samples[1]) / 55, rel=1e-9)
     assert [estimate.low, estimate.high] == pytest.approx([interval.low, interval.high], rel=1e-9)

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
+import scipy
 
 from tapebook.backtest.baselines import REPLICATIONS, random_turnover, replicate_trades, trade_columns
 from tapebook.backtest.price_series import OrderCosts, PriceSeries
@@ -90,7 +90,7 @@ def test_moments_are_thrown_and_funding_is_paid(played: Played) -> None:
         )
     )
     # The sum of 200 independent moments is near normal.
-    assert stats.kstest((long.nets - long.nets.mean()) / long.nets.std(), "norm").pvalue > 1e-3
+    assert scipy.stats.kstest((long.nets - long.nets.mean()) / long.nets.std(), "norm").pvalue > 1e-3
     assert short.nets.tolist() == pytest.approx((-long.nets).tolist())
     # 1,000 USD at about 100 pay two hundredths for each of ten units, three hours long.
     assert (long.nets - paying.nets).mean() == pytest.approx(200 * 1_000 / 100 * 0.02 * 3, rel=0.02)

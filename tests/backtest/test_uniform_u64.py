@@ -3,9 +3,9 @@
 import hashlib
 
 import numpy as np
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from tapebook.backtest.baselines import uniform_below, uniform_u64
 
@@ -25,4 +25,4 @@ def test_draws_stay_below_their_bounds(seed: str, bounds: list[int]) -> None:
 
 def test_draws_are_even() -> None:
     drawn = uniform_below(uniform_u64("even", 60_000), np.full(60_000, 12))
-    assert stats.chisquare(np.bincount(drawn, minlength=12)).pvalue > 1e-3
+    assert scipy.stats.chisquare(np.bincount(drawn, minlength=12)).pvalue > 1e-3

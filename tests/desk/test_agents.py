@@ -1,5 +1,6 @@
 """Agents are added and changed: only what can run is saved, and only what differs makes a version."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,9 +147,8 @@ def test_cash_is_fixed_once_the_account_has_begun(rooms: Rooms) -> None:
     assert edit(rooms, "a", cash=600, max_leverage=2).version == 3
 
 
-def test_symbols_the_tape_does_not_know_are_noted_once_it_knows_some(tmp_path: Path) -> None:
-    app.demo(tmp_path / "home", seconds=0.3, paced=False)
-    with app.open(tmp_path / "home") as book:
+def test_symbols_the_tape_does_not_know_are_noted_once_it_knows_some(tmp_path: Path, demo_minutes: Path) -> None:
+    with app.open(shutil.copytree(demo_minutes, tmp_path / "home")) as book:
         assert book.add_agent("a", {"watch": "BTC"}).notes == []
         said = book.edit_agent("a", {"watch": "BTC,XRP,btc,PEPE"})
         nowhere = "is neither in the registry of markets nor in the tape: did you mean"

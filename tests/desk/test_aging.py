@@ -1,16 +1,21 @@
 """A demo that is a day old when it begins: what it brings along, and the same bytes however it was made."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import tapebook
 from tapebook.api import app
 from tapebook.api.app import DemoProgress
-from tapebook.domain.instants import iso_text
+from tapebook.desk.aging import age_home
+from tapebook.desk.demo import AGED_AGENTS, DEMO_SOURCES
+from tapebook.domain.instants import DAY, iso_text
 from tapebook.errors import HomeError
-from tapebook.home import DEMO_START
+from tapebook.home import DEMO_START, make_home
+from tapebook.world.market import World
 from tests.replay.home_fingerprint import Remains
 
 DAY_OLD = 1 / 7
@@ -45,19 +50,41 @@ def test_agents_bring_along_what_they_lived_through(aged: tuple[Path, list[str]]
     assert re.search(r"^citation +global/runbooks/", "\n".join(report), re.MULTILINE)
 
 
+def stop_at_tape(progress: DemoProgress) -> None:
+    """Stops when the tape is there."""
+    raise KeyboardInterrupt
+
+
+def stop_at_book(progress: DemoProgress) -> None:
+    """Stops when the past is lived through and nothing behind it is done."""
+    if progress.ticks:
+        raise KeyboardInterrupt
+
+
+def test_a_home_that_was_stopped_while_it_aged_has_the_same_bytes(tmp_path: Path) -> None:
+    """One symbol and two agents, up to where a demo would begin."""
+    world = World(7, start=DEMO_START - DAY, symbols=("BTC",))
+    agents = [(past, live) for past, live in AGED_AGENTS if past.name in ("btc-5m", "demo-ensemble")]
+    agents = [(replace(past, watchlist=("BTC",)), replace(live, watchlist=("BTC",))) for past, live in agents]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for home in (whole, stopped):
+        make_home(home, sources=DEMO_SOURCES)
+    for stop in (stop_at_tape, stop_at_book):
+        with pytest.raises(KeyboardInterrupt):
+            age_home(stopped, world, until=DEMO_START, agents=agents, progress=stop)
+    for home in (whole, stopped):
+        age_home(home, world, until=DEMO_START, agents=agents, progress=lambda progress: None)
+    expected = Remains.of(whole)
+    assert len(expected.tables["decision_runs"]) == 48 + 24
+    expected.assert_same_in(stopped)
+
+
+@pytest.mark.soak
 def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
     aged: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
-    """Once when the tape is there, and once when the past is lived through and nothing behind it is done."""
+    """With all symbols and agents, and what the demo makes of it."""
     home = tmp_path / "home"
-
-    def stop_at_tape(progress: DemoProgress) -> None:
-        raise KeyboardInterrupt
-
-    def stop_at_book(progress: DemoProgress) -> None:
-        if progress.ticks:
-            raise KeyboardInterrupt
-
     for stop in (stop_at_tape, stop_at_book):
         with pytest.raises(KeyboardInterrupt):
             app.demo(home, seconds=SECONDS, weeks=DAY_OLD, progress=stop)
@@ -65,10 +92,11 @@ def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
     Remains.of(aged[0]).assert_same_in(home)
 
 
-def test_a_home_keeps_its_age(aged: tuple[Path, list[str]]) -> None:
+def test_a_home_keeps_its_age(demo_minutes: Path, tmp_path: Path) -> None:
     """Only a new home is aged; another seed is another market."""
-    before = Remains.of(aged[0])
-    app.demo(aged[0], seconds=SECONDS, weeks=4)
-    before.assert_same_in(aged[0])
+    home = shutil.copytree(demo_minutes, tmp_path / "home")
+    before = Remains.of(home)
+    app.demo(home, seconds=SECONDS, weeks=4)
+    before.assert_same_in(home)
     with pytest.raises(HomeError, match="was made with `seed=` 7"):
-        app.demo(aged[0], seconds=SECONDS, seed=8)
+        app.demo(home, seconds=SECONDS, seed=8)

@@ -13,10 +13,9 @@ from tapebook.surfaces.cli import main
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(tmp_path_factory: pytest.TempPathFactory, demo_minutes: Path) -> Path:
     """A home whose texts are in packs, backed up beside it; only to be copied."""
-    folder = tmp_path_factory.mktemp("repair") / "home"
-    tapebook.demo(folder, seconds=0.3)
+    folder = shutil.copytree(demo_minutes, tmp_path_factory.mktemp("repair") / "home")
     (folder / FILE).write_text(with_setting((folder / FILE).read_text(), ("backup", "place"), "../backups"))
     with tapebook.open(folder) as book:
         book.doctor(fix=True)

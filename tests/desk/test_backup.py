@@ -27,18 +27,10 @@ from tapebook.wiring import Rooms
 from tests.db.places import sql
 
 
-@pytest.fixture(scope="module")
-def traded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home in which agents have traded; only to be copied."""
-    folder = tmp_path_factory.mktemp("backup") / "home"
-    tapebook.demo(folder, seconds=0.5)
-    return folder
-
-
 @pytest.fixture
-def home(traded: Path, tmp_path: Path) -> Path:
-    """Such a home."""
-    return shutil.copytree(traded, tmp_path / "home")
+def home(demo_minutes: Path, tmp_path: Path) -> Path:
+    """A home in which agents have traded."""
+    return shutil.copytree(demo_minutes, tmp_path / "home")
 
 
 def proves_itself(home: Path) -> bool:

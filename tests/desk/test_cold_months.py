@@ -43,9 +43,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield "s3://months/desk"
 
 
-def test_a_month_that_was_moved_out_replays_where_only_the_archive_is(place: str, tmp_path: Path) -> None:
-    home, new = tmp_path / "home", tmp_path / "new"
-    tapebook.demo(home, seconds=1)
+def test_a_month_that_was_moved_out_replays_where_only_the_archive_is(
+    place: str, tmp_path: Path, demo_minutes: Path
+) -> None:
+    home, new = shutil.copytree(demo_minutes, tmp_path / "home"), tmp_path / "new"
     with tapebook.open(home) as book:
         before = [(run["run_id"], run["packet_sha256"]) for run in book.runs(most=1_000)]
     settings = with_setting((home / FILE).read_text(), ("archive", "place"), place)

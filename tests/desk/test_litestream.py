@@ -23,9 +23,8 @@ def litestream() -> str:
     return program
 
 
-def test_what_litestream_sent_away_is_a_home(tmp_path: Path) -> None:
-    home, new = tmp_path / "home", tmp_path / "new"
-    tapebook.demo(home, seconds=0.3)
+def test_what_litestream_sent_away_is_a_home(tmp_path: Path, demo_minutes: Path) -> None:
+    home, new = shutil.copytree(demo_minutes, tmp_path / "home"), tmp_path / "new"
     names = ("book.db", "tape.db")
     entries = [
         {"path": str(home / name), "replica": {"type": "file", "path": str(tmp_path / "replica" / name)}}

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-import scipy.stats as stats
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def test_quantiles_are_those_of_the_tables(freedom: int, t: float) -> None:
 @given(st.floats(-50, 50), st.floats(0.5, 500))
 def test_the_cdf_is_the_integral_of_the_density(t: float, freedom: float) -> None:
     assert student_cdf(t, freedom) + student_cdf(-t, freedom) == pytest.approx(1, abs=1e-12)
-    assert student_cdf(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), rel=1e-9, abs=1e-12)
+    assert student_cdf(t, freedom) == pytest.approx(scipy.stats.t.cdf(t, freedom), rel=1e-9, abs=1e-12)
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=40), st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=40))
@@ -38,7 +38,7 @@ def test_the_test_of_two_means_is_welchs(one: list[float], other: list[float]) -
     assert found == pytest.approx(welch_p_value(other, one), abs=1e-12)
     # Where a sample hardly spreads, scipy itself warns of cancellation.
     if min(max(one) - min(one), max(other) - min(other)) > 1e-3:
-        expected = float(stats.ttest_ind(one, other, equal_var=False).pvalue)
+        expected = float(scipy.stats.ttest_ind(one, other, equal_var=False).pvalue)
         assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 

@@ -4,9 +4,9 @@ import random
 import statistics
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ttest_ind
 
 from tapebook.domain.estimate import mean_estimate
 from tapebook.experience.records import (
@@ -129,7 +129,7 @@ def test_gap_of_two_records_is_welchs_interval() -> None:
         for ppm in ([round(100 * bps) for bps in results] for results in (first, second))
     )
     found = mean_difference_bps(one, other)
-    theirs = ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    theirs = scipy.stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
     assert found is not None
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
     assert mean_difference_bps(one, Record("x", "x", 1, 0, 100, 10_000)) is None

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 import pytest
-from scipy import stats
+import scipy
 
 from tapebook.backtest.equity import step_returns
 from tapebook.backtest.result import BacktestResult, ChunkResult
@@ -33,7 +33,7 @@ def test_figures_and_differences(played: Played, rival: BacktestResult) -> None:
         and [each.chunk for each in found.chunks] == [chunk.name for chunk in rival.chunks]
     )
     series = [step_returns([usd for _, usd in each.total.daily]) for each in (played.result, rival)]
-    test = stats.ttest_rel(*series)
+    test = scipy.stats.ttest_rel(*series)
     assert found.test.days == 28 and found.test.chance == pytest.approx(test.pvalue, abs=1e-6)
     assert found.verdict == "not enough evidence"
     said = "\n".join(found.lines())

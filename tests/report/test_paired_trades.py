@@ -5,9 +5,9 @@ import random
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from tapebook.report.comparison import block_days, block_interval, detectable_difference, paired_chance, paired_test
 from tests.matrix import examples
@@ -25,7 +25,7 @@ def test_the_paired_test_is_scipys(one: list[float], other: list[float]) -> None
     spread = float(np.std(np.subtract(first, second), ddof=1))
     if spread < 1e-9:
         return
-    test = stats.ttest_rel(first, second)
+    test = scipy.stats.ttest_rel(first, second)
     interval = test.confidence_interval(0.95)
     each = found.student_bps
     assert [each.low, each.high] == pytest.approx([1e4 * interval.low, 1e4 * interval.high], rel=1e-9, abs=6e-4)

@@ -1,18 +1,22 @@
 """Polymarket's own client against the stand-in: pages, searches, books and prices, without a parse error."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from polymarket import AsyncPublicClient
-from polymarket.errors import RequestRejectedError
 
 from tapebook.domain.instants import HOUR, parse_instant
 from tapebook.world.market import World
 from tapebook.world.server import WorldServer
+
+# Its hundreds of models take a second to import: every worker collects this file, and one runs it.
+if TYPE_CHECKING:
+    from polymarket import AsyncPublicClient
 
 BORN = parse_instant("2026-01-05T00:00:00Z")
 
@@ -35,6 +39,8 @@ def send_to(url: str, patch: pytest.MonkeyPatch) -> None:
 
 
 def with_client(play: Callable[[AsyncPublicClient, WorldServer], Awaitable[None]]) -> None:
+    from polymarket import AsyncPublicClient
+
     async def run() -> None:
         server = WorldServer(World(7, start=BORN), history_ms=2 * HOUR, page_size=30)
         url = await server.start()
@@ -84,6 +90,8 @@ def test_it_searches_page_by_page() -> None:
 
 
 def test_it_reads_books_midpoints_prices_and_spreads() -> None:
+    from polymarket.errors import RequestRejectedError
+
     async def play(client: AsyncPublicClient, server: WorldServer) -> None:
         (page, *_) = [page async for page in client.list_markets(closed=False, page_size=20)]
         priced = [market for market in page.items if market.outcomes.yes.price is not None]

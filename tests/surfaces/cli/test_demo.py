@@ -16,14 +16,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 def test_report_comes_alone_on_stdout(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "EVERY_SECONDS", 0.0)
-    words = ["demo", "--weeks", "0", "--seconds", "1.5", "--fast", "--no-web", "--home", str(tmp_path / "home")]
+    words = ["demo", "--weeks", "0", "--seconds", "0.5", "--fast", "--no-web", "--home", str(tmp_path / "home")]
     code, out, err = run(*words)
     assert code == 0
-    assert "market time   2026-01-05T00:00 to 2026-01-05T00:30 UTC" in out
-    assert err.splitlines()[-1].startswith("demo 100%  2026-01-05T00:30  rows ")
+    assert "market time   2026-01-05T00:00 to 2026-01-05T00:10 UTC" in out
+    assert err.splitlines()[-1].startswith("demo 100%  2026-01-05T00:10  rows ")
     code, out, _ = run(*words, "--json")
     report = json.loads(out)
-    assert (code, report["seed"], report["market_until"]) == (0, 7, "2026-01-05T00:30:00.000Z")
+    assert (code, report["seed"], report["market_until"]) == (0, 7, "2026-01-05T00:10:00.000Z")
 
 
 def test_flags_reach_the_facade(run: Run, facade: SimpleNamespace) -> None:

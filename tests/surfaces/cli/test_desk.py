@@ -21,6 +21,7 @@ import pytest
 
 from tapebook.api import app
 from tapebook.clock import SystemClock
+from tapebook.desk import supervisor
 from tapebook.domain.market import Mid
 from tapebook.home import exclusive_lock, role_lock
 from tapebook.settings.config import FILE, LlmSettings, as_toml, load_config
@@ -152,7 +153,9 @@ class Wire:
         threading.Thread(target=accept, daemon=True).start()
 
 
+@pytest.mark.soak
 def test_a_market_that_goes_away_and_comes_back_is_one_line_each(home: str, world: str) -> None:
+    """With all its processes; what is said of a tape that lost its source is in tests/desk/test_home_events.py."""
     wire = Wire(world)
     # It ends by itself where something never happens.
     desk = start("up", "--json", "--with-ingest", "--url", wire.url, "--seconds", "90", "--home", home)
@@ -249,7 +252,9 @@ def test_stops_cleanly_when_told_to_and_writes_a_token_nowhere(home: str, run: R
     assert all(token[-20:].encode() not in each for each in [*kept, *(text.encode() for text in texts)])
 
 
-def test_an_api_whose_port_is_taken_is_one_line(home: str, run: Run) -> None:
+def test_an_api_whose_port_is_taken_is_one_line(home: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # One role stands for all that are stopped.
+    monkeypatch.setattr(supervisor, "ROLES", ("executor",))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, err = run("up", "--with-api", "--api-port", str(port), "--seconds", "20", "--home", home)
@@ -317,8 +322,8 @@ def test_one_role_alone(home: str, role: str, run: Run) -> None:
 
 
 def test_events_and_log_lines_are_json_and_there_is_a_summary(home: str) -> None:
-    desk = start("--log-json", "up", "--json", "--home", home)
-    (worker,) = [each for each in await_children(desk.pid, 4) if "worker" in each.cmdline()]
+    desk = start("--log-json", "up", "--only", "worker", "--only", "executor", "--json", "--home", home)
+    (worker,) = [each for each in await_children(desk.pid, 2) if "worker" in each.cmdline()]
     assert "--log-json" in worker.cmdline()
     with app.open(home) as book:
         book.halt(reason="a test")
@@ -358,8 +363,8 @@ def read_until_seen(pipe: IO[str], wanted: set[str]) -> list[dict[str, Any]]:
 
 
 def test_a_closed_pipe_ends_the_desk(home: str) -> None:
-    desk = start("up", "--home", home)
-    children = await_children(desk.pid, 4)
+    desk = start("up", "--only", "executor", "--only", "librarian", "--home", home)
+    children = await_children(desk.pid, 2)
     assert desk.stdout
     desk.stdout.close()
     start("tick", "btc-5m", "BTC", "--home", home).communicate(timeout=60)
@@ -368,13 +373,12 @@ def test_a_closed_pipe_ends_the_desk(home: str) -> None:
     assert not psutil.wait_procs(children, timeout=30)[1]
 
 
-def test_what_it_refuses(home: str, run: Run, tmp_path: Path) -> None:
+def test_what_it_refuses(home: str, run: Run, tmp_path: Path, demo_hour: Path) -> None:
     assert run("up", "--only", "cook", "--home", home)[0] == 2
     assert run("up", "--only", "worker", "--with-ingest", "--home", home)[0] == 2
     code, _, err = run("up", "--home", str(tmp_path / "none"))
     assert code == 2 and "no tapebook home" in err
-    run("demo", "--weeks", "0", "--fast", "--seconds", "0.1", "--home", str(tmp_path / "demo"))
-    code, _, err = run("up", "--home", str(tmp_path / "demo"))
+    code, _, err = run("up", "--home", str(demo_hour))
     assert code == 2 and "is a demo" in err and err.count("\n") == 1
 
 

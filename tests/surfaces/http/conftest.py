@@ -32,11 +32,9 @@ def is_listening(port: int) -> bool:
 
 
 @pytest.fixture(scope="session")
-def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_home(demo_minutes: Path) -> Path:
     """A home with some minutes of a demo; only to be read or copied."""
-    folder = tmp_path_factory.mktemp("http") / "home"
-    app.demo(folder, seconds=0.75, seed=7)
-    return folder
+    return demo_minutes
 
 
 @pytest.fixture(scope="module")
