@@ -45,6 +45,7 @@ def test_agents_bring_along_what_they_lived_through(aged: tuple[Path, list[str]]
     assert re.search(r"^citation +global/runbooks/", "\n".join(report), re.MULTILINE)
 
 
+@pytest.mark.sqlite_file("a home is aged by a single writer, in files")
 def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
     aged: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
