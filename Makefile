@@ -24,10 +24,10 @@ export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint soak proof bench clean
+.PHONY: help demo test test-postgres lint soak proof bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo 'ARGS="…" passes arguments on: make demo ARGS="--seconds 30 --no-web"'
 
 demo: $(RUN) ## run the whole system offline on the seeded world
@@ -43,6 +43,9 @@ test: $(TEST) ## lint, types and all tests, on SQLite and PostgreSQL
 	[ $$tests -eq 0 ] || echo 'failed: tests (pytest, above the types)'; \
 	[ $$typed -eq 0 ] && [ $$tests -eq 0 ]
 	@echo 'passed: lint (ruff check), types (mypy --strict), tests (pytest, counted above)'
+
+test-postgres: $(TEST) ## all tests with the homes they make on a PostgreSQL server (TAPEBOOK_STORE names one)
+	@$(VENV)/bin/python -m tests.on_postgres $(WORKERS) $(ARGS)
 
 lint: $(TEST) ## ruff check and mypy --strict
 	@$(RUFF)

@@ -26,9 +26,11 @@ from tapebook.clock import ScaledClock
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.market import Candle, FeatureRow
 from tapebook.home import make_home
 from tapebook.settings.config import FILE, TEMPLATE
+from tapebook.tick.prepare import FEATURE_FAMILIES
 from tapebook.wiring import Rooms
 from tests.conftest import _embedded_postgres as postgres
 
@@ -104,7 +106,11 @@ def _list_slot(home: Path, slot: int, *, agents: int) -> None:
     """What the market says at a slot, and all decisions that are due at it."""
     rooms = Rooms(home, clock=ScaledClock(slot, speed=1.0))
     moved = [msgspec.structs.replace(each, bucket_ts=each.bucket_ts + slot - T0) for each in _market(SYMBOLS)]
-    rooms.tape.commit(moved)
+    # As ingestion does beside it: features of every symbol, and bars of the hours that have ended.
+    features = [FeatureRow(symbol, slot, "{}", family) for symbol in SYMBOLS for family in FEATURE_FAMILIES.values()]
+    hours = range(slot - slot % HOUR - 24 * HOUR, slot - slot % HOUR, HOUR)
+    bar = (10**12, 10**12 + 10**8, 10**12 - 10**8, 10**12, 750.0, 6e6, 1_980)
+    rooms.tape.commit([*moved, *features, *(Candle(each, 3_600, at, *bar) for each in SYMBOLS for at in hours)])
     for number in range(agents):
         profile = AgentProfile(f"agent-{number:04d}", tuple(SYMBOLS), engine="hold", cadence_ms=CADENCE)
         rooms.book.save_agent(profile, at=slot)

@@ -1,6 +1,7 @@
 """A home is its owner's alone: no file is open to others, and no password of a database is shown or copied."""
 
 import os
+import pickle
 import re
 import shutil
 import stat
@@ -11,16 +12,24 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from fastapi.testclient import TestClient
 
 import tapebook
 from tapebook.api import app
+from tapebook.archive.archives.folder import FolderArchive
 from tapebook.desk import health
+from tapebook.domain.market import Mid
 from tapebook.errors import ConfigError
 from tapebook.home import make_home_private, places_open_to_others
-from tapebook.settings.config import FILE, load_config
+from tapebook.settings.config import FILE, load_config, with_setting
 from tapebook.surfaces.cli import COMMANDS, main
+from tapebook.surfaces.http.server import create_app
 from tests.backtest.bars import bars, fill_tape, make_home
+from tests.llm.conftest import offline, one_server, server
+from tests.llm.model_server import ModelServer, Said, error
 from tests.replay.storm import ROOT, environment
+
+__all__ = ["offline", "one_server", "server"]
 
 PLANTED = "pl4nted"
 
@@ -53,6 +62,7 @@ def open_below(home: Path) -> list[str]:
     return [f"{path} {stat.filemode(path.stat().st_mode)}" for path in found if path.stat().st_mode & 0o077]
 
 
+@pytest.mark.sqlite_file("looks at the modes of database files")
 def test_every_file_of_a_home_is_for_its_owner_alone(open_umask: None, tmp_path: Path) -> None:
     home = tmp_path / "home"
     app.init(home)
@@ -182,3 +192,39 @@ def test_password_is_in_no_file_of_a_backtest(tmp_path: Path, postgres_url: str)
     with pytest.raises(ConfigError, match=r"`tape` in .* is postgresql://…@.*, which .* does not name") as caught:
         load_config(below, {})
     assert PLANTED not in str(caught.value)
+
+
+def test_the_key_of_a_model_is_in_no_log_packet_archive_pickle_error_or_answer(
+    made: Path,
+    tmp_path: Path,
+    server: ModelServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The provider repeats the key in its answers and errors, which are kept and shown."""
+    home, key = shutil.copytree(made, tmp_path / "home"), f"sk-{PLANTED}-0123456789"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    (home / FILE).write_text(with_setting((home / FILE).read_text(), ("llm", "anthropic_url"), server.url))
+    server.says(*[Said(status, error(f"no access with {key}")) for status in (401, 403, 400, 404)])
+    with app.open(home) as book:
+        book.add_agent("asks", {"watch": ["BTC"], "engine": "anthropic"})
+        now = book._rooms.clock.now()
+        book._rooms.tape.commit([Mid("BTC", now, 10**12)])
+        run = book.tick("asks", "BTC")
+        assert server.seen and key in repr(server.seen[0].headers) and run.error
+        rooms = book._rooms
+        kept = [repr(event) for stream in rooms.log.streams() for event in rooms.log.events(stream)]
+        kept += [str(rooms.archive.get(each)) for each in rooms.archive.keys("")]
+        kept.append(repr(pickle.dumps(rooms.config)))
+        with TestClient(create_app(book), base_url="http://localhost") as client:
+            paths = ["runs", f"runs/{run.run_id}", "status", "settings"]
+            answers = [client.get(f"/api/v1/{path}") for path in paths]
+        assert [each.status_code for each in answers] == [200] * len(paths)
+        kept += [each.text for each in answers]
+    assert main(["backup", str(tmp_path / "backups"), "--home", str(home)]) == 0
+    assert main(["runs", "show", run.run_id, "--home", str(home)]) == 0
+    backups = FolderArchive(tmp_path / "backups")
+    kept += [repr(backups.get(each)) for each in backups.walk_keys()]
+    out, err = capfd.readouterr()
+    assert len(kept) > 10 and not [text for text in [*kept, out, err, caplog.text] if PLANTED in text]

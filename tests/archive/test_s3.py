@@ -51,6 +51,7 @@ def gate(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     way.close()
 
 
+@pytest.mark.sqlite_file("copies a home with its database files")
 def test_a_desk_trades_through_an_outage_and_another_machine_replays_it(
     gate: Gate, tmp_path: Path, demo_minutes: Path
 ) -> None:

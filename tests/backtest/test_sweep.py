@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import psutil
 import pytest
 
 import tapebook
+from tapebook.api.backtests import Backtests
 from tapebook.backtest.sweep import SweepCase, SweepRow, read_sweep, sweep_cases
 from tapebook.errors import BadInput, HomeError
 from tapebook.surfaces.cli import main
 from tests.backtest.bars import make_home
+from tests.replay.test_fixed_runs import without_code
 
 FILE = """
 agents = ["tester"]
@@ -129,28 +132,33 @@ def kill_workers(stop: threading.Event, killed: list[int]) -> None:
                 break
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("on_cluster", [False, True])
-def test_a_sweep_of_24_whose_workers_are_killed_comes_to_the_same(tmp_path: Path, on_cluster: bool) -> None:
-    home = make_home(tmp_path, days=30)
-    vary = {"memory": ["on", "off", "none"], "fill": ["next_open", "worst"], "agent": {"max_leverage": [1, 2, 3, 5]}}
-    cases = sweep_cases({"agents": ["tester"], "options": {"chunks": "week"}, "vary": vary}, "sweep")
+def sweep_with_kills(home: Path, cases: list[SweepCase], *, on_cluster: bool) -> list[SweepRow]:
+    """Runs a sweep while processes of it are killed."""
     stop, killed = threading.Event(), list[int]()
     thread = threading.Thread(target=kill_workers, args=(stop, killed))
-    with tapebook.open(home) as book:
+    with ExitStack() as held:
+        book = held.enter_context(tapebook.open(home))
         thread.start()
-        try:
-            if on_cluster:
-                with local_cluster() as cluster:
-                    found = book.sweep(cases, cluster=cluster.scheduler_address)
-            else:
-                found = book.sweep(cases, workers=2)
-        finally:
-            stop.set()
-            thread.join()
-        assert killed and len(found) == 24
-        assert as_bytes(book.sweep(cases, workers=2)) == as_bytes(found)
-        for each in found[::8]:
+        # It ends after the cluster, whose own end nobody waits for.
+        held.callback(lambda: (stop.set(), thread.join()))
+        where = {"cluster": held.enter_context(local_cluster()).scheduler_address} if on_cluster else {"workers": 2}
+        found = book.sweep(cases, **where)
+    assert killed, "no worker was killed on the way"
+    return found
+
+
+@pytest.mark.proof
+def test_a_sweep_of_24_comes_to_the_same_on_a_pool_and_on_a_cluster_whose_workers_are_killed(tmp_path: Path) -> None:
+    vary = {"memory": ["on", "off", "none"], "fill": ["next_open", "worst"], "agent": {"max_leverage": [1, 2, 3, 5]}}
+    cases = sweep_cases({"agents": ["tester"], "options": {"chunks": "none"}, "vary": vary}, "sweep")
+    homes = {name: make_home(tmp_path / name, days=4) for name in ("pool", "cluster")}
+    found = {name: sweep_with_kills(home, cases, on_cluster=name == "cluster") for name, home in homes.items()}
+    assert len(found["pool"]) == 24 and as_bytes(found["pool"]) == as_bytes(found["cluster"])
+    shown = {name: [Backtests(home).show(each.result.id) for each in found[name]] for name, home in homes.items()}
+    assert without_code(shown["pool"]) == without_code(shown["cluster"])
+    with tapebook.open(homes["pool"]) as book:
+        # Some are made again one by one, and nobody is killed.
+        for each in found["pool"][::8]:
             book.backtests.remove(each.result.id)
         again = book.sweep(cases, workers=1)
-        assert [each.result for each in again] == [each.result for each in found]
+        assert [each.result for each in again] == [each.result for each in found["pool"]]

@@ -61,6 +61,7 @@ def stop_at_book(progress: DemoProgress) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.sqlite_file("a home is aged by a single writer, in files")
 def test_a_home_that_was_stopped_while_it_aged_has_the_same_bytes(tmp_path: Path) -> None:
     """One symbol and two agents, up to where a demo would begin."""
     world = World(7, start=DEMO_START - DAY, symbols=("BTC",))
@@ -80,6 +81,7 @@ def test_a_home_that_was_stopped_while_it_aged_has_the_same_bytes(tmp_path: Path
 
 
 @pytest.mark.soak
+@pytest.mark.sqlite_file("a home is aged by a single writer, in files")
 def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
     aged: tuple[Path, list[str]], tmp_path: Path
 ) -> None:

@@ -59,7 +59,7 @@ def table_names(db: Database) -> list[str]:
 
 _CATALOGUES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
-    "postgres": "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+    "postgres": "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
     " AND table_type = 'BASE TABLE' ORDER BY table_name",
 }
 

@@ -277,6 +277,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+@pytest.mark.sqlite_file("copies the files of a home, and ends it between statements of SQLite")
 def test_a_process_killed_at_any_statement_of_a_roll_up_leaves_no_trace(tmp_path: Path) -> None:
     base = tmp_path / "base"
     with desk(base) as floor:
@@ -589,6 +590,7 @@ def test_the_facade_shows_what_was_known_at_any_moment(tmp_path: Path) -> None:
         assert tb.verify() == []
 
 
+@pytest.mark.sqlite_file("asks SQLite for its plan")
 def test_the_plan_of_the_queries_of_a_day_uses_its_index(tmp_path: Path) -> None:
     with desk(tmp_path / "home") as floor:
         query = floor.rooms.book_db.all(

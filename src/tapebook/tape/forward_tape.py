@@ -524,7 +524,7 @@ class ForwardTape(Tape):
         key = family, granularity_sec
         if key not in self._extents:
             span, first = _span(family, granularity_sec), self._first_chunk(family, granularity_sec)
-            last = self._chunk_before(family, _EVER, granularity_sec) or 0
+            last = max(0, *self._chunks_before(family, _EVER, granularity_sec, away_chunk=_EVER))
             self._extents[key] = None if first is None else (first * span, (last + 1) * span - 1)
         return self._extents[key]
 
@@ -549,12 +549,12 @@ class ForwardTape(Tape):
         """The nearest rows before a moment, found chunk by chunk, and where their chunk begins."""
         span = _span(family, granularity_sec)
         where: Any = {"family": family, "symbol": symbol, "granularity_sec": granularity_sec}
-        chunk: int | None = (moment - 1) // span
-        while chunk is not None:
+        chunk = (moment - 1) // span
+        while chunk >= 0:
             found = self._rows(chunk * span, min(moment, (chunk + 1) * span), **where)
             if found.facts:
                 return chunk * span, found
-            chunk = self._chunk_before(family, chunk, granularity_sec)
+            chunk = max(self._chunks_before(family, chunk, granularity_sec, away_chunk=chunk))
         return -_EVER, LoadedRows((), (), ())
 
     def _new_windows(self, symbol: str, minutes: int) -> list[tuple[int, BarWindow]]:

@@ -521,10 +521,10 @@ class Tape:
     ) -> Any:
         """Looks in the chunk of the moment, then back through the chunks there are, here and in the archive."""
         symbol_id = self._ids.get(symbol) or self._known_ids().get(symbol)
-        chunk: int | None = until // (granularity_sec * family.span_per_granularity or family.span_ms)
+        chunk = until // (granularity_sec * family.span_per_granularity or family.span_ms)
         where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "until": until}
         where |= {"as_of": view.as_of, "watermark": view.watermark}
-        while symbol_id is not None and chunk is not None:
+        while symbol_id is not None and chunk >= 0:
             found = self._db.all(family.queries.newest, chunk=chunk, **where)
             if not found and since is not None:
                 limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
@@ -532,7 +532,7 @@ class Tape:
             if not found:
                 here, away = self._chunks_before(family, chunk - 1, granularity_sec, away_chunk=chunk + 1)
                 if away < chunk - 1:
-                    chunk = _chunk_or_none(max(here, away))
+                    chunk = max(here, away)
                     continue
             if not found or found[-1][-1]:
                 found = self._cold.with_archived(
@@ -541,15 +541,10 @@ class Tape:
             if found:
                 fact = family.make(symbol, *found[-1][:-1])
                 return fact if since is None or fact.bucket_ts >= since else None
-            chunk = self._chunk_before(family, chunk - 1, granularity_sec)
+            chunk = max(self._chunks_before(family, chunk - 1, granularity_sec, away_chunk=chunk - 1))
         return None
 
-    def _chunk_before(self, family: Family, chunk: int, granularity_sec: int = 0) -> int | None:
-        return _chunk_or_none(max(self._chunks_before(family, chunk, granularity_sec, away_chunk=chunk)))
-
-    def _chunks_before(
-        self, family: Family, chunk: int, granularity_sec: int, *, away_chunk: int
-    ) -> tuple[int, int]:
+    def _chunks_before(self, family: Family, chunk: int, granularity_sec: int, *, away_chunk: int) -> tuple[int, int]:
         """The newest chunk here before one, and in the archive before another; -1 where there is none."""
         where = {"chunk": chunk, "away_chunk": away_chunk, "granularity_sec": granularity_sec}
         here, away = self._db.one(family.queries.chunk_before, **where) or (None, None)
@@ -689,7 +684,3 @@ class Tape:
         times = {"seq": place.seq, "known_at": place.known_at}
         rows = [_QUERIES.quarantine.values_in_order(msgspec.structs.asdict(each) | times) for each in refused]
         return self._db.many(_QUERIES.quarantine, rows)
-
-
-def _chunk_or_none(chunk: int) -> int | None:
-    return None if chunk < 0 else chunk
