@@ -8,7 +8,7 @@ import pytest
 
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, iso_text, parse_instant
+from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text, parse_instant
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import make_home
 
@@ -114,3 +114,28 @@ def test_bars_events_and_settings_are_had_by_the_page_and_by_programs(tb: app.Ta
     assert tb.candles("BTC") == []
     assert {event["event"] for event in tb.events(since=START)} >= {"fill"}
     assert tb.settings()["paper"]["taker_fee_bps"] > 0
+
+
+def test_the_line_of_an_imported_account_begins_with_its_first_fill(tmp_path: Path) -> None:
+    """The fills happened long before they were known, and before the account that they were booked in."""
+    make_home(tmp_path / "home")
+    clock = VirtualClock(START + 30 * DAY)
+    with app.open(tmp_path / "home", clock=clock) as book:
+        book.add_agent("old", {"watch": "BTC", "cash_usd": 1000})
+        sides = ("buy", "sell")
+        lines = [f"{iso_text(START + at * DAY)},BTC,{sides[at % 2]},1,{100 + at},0" for at in range(28)]
+        (tmp_path / "fills.csv").write_text("\n".join(["time,symbol,side,size,price,fee", *lines]))
+        book.import_fills(tmp_path / "fills.csv", agent="old")
+        clock.advance(START + 30 * DAY + MINUTE)
+        every = book.equity("old")
+        assert every["points"][0] == {"at": iso_text(START + DAY), "equity_usd": 1000.0, "drawdown_share": 0.0}
+        assert (every["start_usd"], every["end_usd"]) == (1000.0, 1014.0)
+        # Fourteen round trips won a dollar each; of the newest week, from day 23 on, there are three.
+        week = book.equity("old", since=START + 22 * DAY + HOUR)
+        times = [point["at"] for point in week["points"]]
+        assert times == sorted(times) and times[0] == iso_text(START + 22 * DAY + HOUR)
+        assert (week["start_usd"], week["end_usd"], len(times)) == (1011.0, 1014.0, 5)
+        # Before the import nothing of it was known.
+        assert book.equity("old", until=START + 29 * DAY)["points"] == []
+        both = book.equity_by_agent(since=START + 22 * DAY + HOUR)
+        assert both == {"together": week | {"agent": None}, "agents": {"old": week}}

@@ -34,8 +34,8 @@ def test_agents_bring_along_what_they_lived_through(aged: tuple[Path, list[str]]
     with tapebook.open(home) as tb:
         runs = tb.runs(most=10_000)
         past = [run for run in runs if run["scheduled_for"] < iso_text(DEMO_START)]
-        assert {run["agent"] for run in past} == {"btc-5m", "majors-15m", "demo-ensemble"}
-        assert len(past) == 48 * (2 + 3) + 24 * 3 and {run["agent_version"] for run in past} == {1}
+        assert {run["agent"] for run in past} == {"btc-5m", "majors-15m", "pepe-5m", "demo-ensemble"}
+        assert len(past) == 48 * (2 + 2 + 2) + 24 * 3 and {run["agent_version"] for run in past} == {1}
         live = [run for run in runs if run["scheduled_for"] >= iso_text(DEMO_START)]
         assert {run["agent_version"] for run in live if run["agent"] == "btc-5m"} == {2}
         exits = [trade["exit_tick_at"] or "" for trade in tb.trades("btc-5m", status="closed")]

@@ -167,6 +167,21 @@ def test_every_agent_also_one_that_is_added_meanwhile_and_no_other_owner(tmp_pat
         assert lines(watch.new_events()) == [("decision", "a", "BTC", "hold, confidence 0.00: because")]
 
 
+def test_the_newest_lines_are_the_last_of_all_however_few_events_are_read(tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as floor:
+        agents = [floor.hire(AgentProfile(name, ("BTC",))) for name in ("a", "b")]
+        floor.quote(BTC=100)
+        # Two accounts whose events lie between each other, and many of one behind those of the other.
+        for price, agent in zip(range(100, 160, 2), [*agents * 4, *agents[:1] * 20], strict=False):
+            floor.say(agent, reply("open", "long", 500) if price % 4 else reply("close"))
+            floor.later(10_000, BTC=price)
+            floor.work(agent)
+        every = lines(HomeEvents(floor.rooms, since=START).new_events())
+        assert len(every) > 40
+        for most in (1, 2, 5, 17, 40, 1_000):
+            assert lines(HomeEvents(floor.rooms, since=START).newest_events(most)) == every[-most:]
+
+
 @pytest.fixture
 def market(tmp_path: Path) -> Iterator[tuple[Desk, HomeEvents]]:
     """A desk with one price, and who watches it."""

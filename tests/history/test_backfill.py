@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.db import Query, Row
+from tapebook.db.sqlite import SqliteDatabase
 from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid, Observation
 from tapebook.domain.money import E8
@@ -526,3 +527,34 @@ def test_learning_goes_on_where_it_was_killed(
             assert learn_what_is_due(rooms, deployment) == ()
             assert len(all_learned(again)[0]) == count
         assert all_learned(again) == expected and again.verify() == []
+
+
+def test_fills_of_the_same_time_ask_the_tape_no_more_often_the_more_there_are(
+    book: app.Tapebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prices, bars and rates are read in pages: an account of years has a hundred thousand fills."""
+    minutes = range(START - DAY, START + DAY, MINUTE)
+    bars = [Candle("BTC", 60, at, 10**12, 10**12, 10**12, 10**12, 1.0, 1.0, 1) for at in minutes]
+    rates = [FundingRate("BTC", START + hour * HOUR, 10**7, 0) for hour in range(24)]
+    book._rooms.tape.commit([*bars, *rates], assumed=assumed_known_at)
+    asked: list[str] = []
+    real = SqliteDatabase.all
+
+    def counted(self: SqliteDatabase, query: Query, **params: Any) -> list[Row]:
+        asked.extend([query.name] * any(table.startswith("tape_") for table in query.tables))
+        return real(self, query, **params)
+
+    monkeypatch.setattr(SqliteDatabase, "all", counted)
+    often = []
+    for agent, count in (("few", 10), ("many", 400)):
+        book.add_agent(agent, {"watch": "BTC"})
+        step, sides = DAY // count, ("buy", "sell")
+        rows = [
+            [iso_text(START + place * step), "BTC", sides[place % 2], "0.1", "10000", "1", f"{agent}{place}"]
+            for place in range(count)
+        ]
+        asked.clear()
+        report = book.import_fills(written(tmp_path, rows), agent=agent)
+        assert report.closed == count // 2 and report.lacks == {}
+        often.append(len(asked))
+    assert often[1] <= often[0] + 10, often

@@ -9,6 +9,7 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect
+from tapebook.db.sqlite import SqliteDatabase
 from tapebook.errors import BadInput, StaleWriter
 from tapebook.log import Event, Head, Log, Projection, Stream, Write, store, verify_log
 from tapebook.log.event import GENESIS
@@ -110,6 +111,25 @@ def test_writer_that_read_another_head_is_stale(database: Database, expected_seq
         log.append(STREAM, [added("c")], expected_seq=expected_seq)
     assert (log.head(STREAM), rows_of(database)) == (head, rows)
     assert [event.seq for event in log.append(STREAM, [added("c")], expected_seq=2)] == [3]
+
+
+def test_streams_are_listed_in_as_many_steps_however_long_they_are() -> None:
+    """By the steps of SQLite's machine: a page asks for them every few seconds."""
+    taken = []
+    for count in (10, 5_000):
+        steps: list[int] = []
+
+        def count_step(steps: list[int] = steps) -> bool:
+            steps.append(1)
+            return False
+
+        with closing(SqliteDatabase(":memory:", durable=False)) as database:
+            log = open_journal(database)
+            log.append(STREAM, [noted(str(number)) for number in range(count)], expected_seq=0)
+            database._connection.set_progress_handler(count_step, 20)
+            assert log.streams() == [STREAM]
+        taken.append(len(steps))
+    assert taken[1] <= taken[0] + 2, taken
 
 
 def test_streams_are_independent(database: Database) -> None:

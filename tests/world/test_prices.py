@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tapebook.world.assets import asset_of, quote_e8
+from tapebook.world.assets import PriceHabit, asset_of, quote_e8, ranging
 from tapebook.world.cadence import MINUTES_PER_DAY
 from tapebook.world.drivers import Driver, DriverMove
 from tapebook.world.listings import AssetPricePath, PriceMinute, minute_mids_e8
@@ -96,3 +96,21 @@ def _moves_with_the_trend(seed: int) -> list[float]:
         if age % 500 == 499 and name.startswith("trend"):
             moves.append((current.closed - opened) * (1 if "up" in name else -1))
     return moves
+
+
+def range_of_days(habit: PriceHabit, *, days: int) -> list[float]:
+    """How far a coin in a habit strayed on each day, in log price."""
+    path = AssetPricePath(ranging(KPEPE, habit), seed=7)
+    market = Driver(random_stream(7, "market"))
+    found = []
+    for _ in range(days):
+        closes = [path.next_minute(market.next_minute(1.0), 1.0).closed for _ in range(MINUTES_PER_DAY)]
+        found.append(max(closes) - min(closes))
+    return found
+
+
+def test_a_range_lasts_as_long_as_it_is_told_to_and_then_swings() -> None:
+    lasting, ending = range_of_days(PriceHabit(), days=6), range_of_days(PriceHabit(range_days=3), days=6)
+    assert max(lasting) < 0.09
+    assert ending[:3] == lasting[:3]
+    assert min(ending[3:]) > 0.12

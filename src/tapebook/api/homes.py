@@ -86,8 +86,8 @@ class HomeHealth(HomePart):
             from tapebook.desk.home_events import HomeEvents
 
             begin = self._home.moment(None) - _EVENTS_SPAN if since is None else parse_moment(since)
-            found = HomeEvents(rooms, since=begin).new_events()
-            return [event.to_dict() for event in reversed(found[-most:])]
+            found = HomeEvents(rooms, since=begin).newest_events(most)
+            return [event.to_dict() for event in reversed(found)]
 
     def settings(self) -> dict[str, Any]:
         """The settings of the home as they are read, by section, without passwords."""

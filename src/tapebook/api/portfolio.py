@@ -137,6 +137,13 @@ class EquityView(TypedDict):
     points: list[EquityPointView]
 
 
+class HomeEquityView(TypedDict):
+    """Equity over time, of all agents together and of each."""
+
+    together: EquityView
+    agents: dict[str, EquityView]
+
+
 class Portfolios(HomePart):
     """The accounts of a home."""
 
@@ -156,8 +163,8 @@ class Portfolios(HomePart):
             # Health knows the sources of the desk, which bring an event loop.
             from tapebook.desk.health import health_checks
 
-            # Not the archive: looking for every object takes as long as there are decisions, and pages ask often.
-            checks, portfolio = health_checks(rooms, archive=False), self.portfolio()
+            # Not what takes as long as there are decisions: pages ask often.
+            checks, portfolio = health_checks(rooms, thorough=False), self.portfolio()
             orders = [known_order_view(each) for each in rooms.book.orders(working=True, most=_MOST_NAMED)]
             today = day_start(self._home.moment(None))
             spent = [rooms.replies.spent_usd_e6(each["deployment"], since=today) for each in portfolio["accounts"]]
@@ -183,6 +190,26 @@ class Portfolios(HomePart):
         self, agent: str | None = None, *, since: AsOf = None, until: AsOf = None, most: int = MOST_POINTS
     ) -> EquityView:
         """Equity over time, from the first account on or since a moment, with at most so many points."""
+        lines, span = self._equity_lines(agent, since, until, most=most)
+        return _equity_view(_sum_of_lines([line for line in lines.values() if line]), agent=agent, span=span, most=most)
+
+    def equity_by_agent(
+        self, *, since: AsOf = None, until: AsOf = None, most: int = MOST_POINTS, most_each: int = MOST_POINTS
+    ) -> HomeEquityView:
+        """Equity of all agents together and of each, read once; with at most so many points, and so many of each."""
+        lines, span = self._equity_lines(None, since, until, most=min(most, most_each))
+        together = _sum_of_lines([line for line in lines.values() if line])
+        return {
+            "together": _equity_view(together, agent=None, span=span, most=most),
+            "agents": {
+                name: _equity_view(line, agent=name, span=span, most=most_each) for name, line in lines.items()
+            },
+        }
+
+    def _equity_lines(
+        self, agent: str | None, since: AsOf, until: AsOf, *, most: int
+    ) -> tuple[dict[str, list[EquityPoint]], tuple[int | None, int]]:
+        """The line of each agent, and from when to when they go."""
         if most < 2:
             raise BadInput("a line has two points at least: ask for more with `most`")
         with self._home.read() as rooms:
@@ -190,9 +217,8 @@ class Portfolios(HomePart):
             begin = None if since is None else parse_moment(since)
             if begin is not None and begin >= end:
                 raise BadInput(f"{iso_text(begin)} is not before {iso_text(end)}: give an earlier `since`")
-            lines = [_equity_line(rooms, each, begin, end) for each in _deployments(rooms, agent)]
-            points = _sum_of_lines([line for line in lines if line])
-        return _equity_view(points, agent=agent, span=(begin, end), most=most)
+            every = _deployments(rooms, agent)
+            return {each.agent.name: _equity_line(rooms, each, begin, end) for each in every}, (begin, end)
 
 
 def _deployments(rooms: Rooms, agent: str | None) -> list[Deployment]:
@@ -277,14 +303,16 @@ def _portfolio_view(accounts: list[AccountView], moment: int) -> HomePortfolioVi
 def _equity_line(rooms: Rooms, deployment: Deployment, since: int | None, until: int) -> list[EquityPoint]:
     """One account's equity from the beginning of a range to its end, both included, whenever the book knows it."""
     book, name = rooms.book, deployment.id
-    after = 0 if since is None else book.seq_as_of(name, since)
     last = book.seq_as_of(name, until)
     if not last:
         return []
-    between = BookRange(rooms.book_db, book, deployment=name, after=after, until=last)
+    between = BookRange(rooms.book_db, book, deployment=name, after=0, until=last)
+    if since is not None:
+        known = BookRange(rooms.book_db, book, deployment=name, after=book.seq_as_of(name, since), until=last)
+        between = known.from_moment(since)
     points = [point for point in equity_points(between) if point.at <= until]
-    if since is not None and after:
-        start = equity_at(rooms, deployment, since, seq=after, watermark=NO_WATERMARK)
+    if since is not None and between.after:
+        start = equity_at(rooms, deployment, since, seq=between.after, watermark=NO_WATERMARK)
         points = [EquityPoint(since, start), *(point for point in points if point.at > since)]
     marks_end = equity_at(rooms, deployment, until, seq=last, watermark=NO_WATERMARK)
     return [*points, EquityPoint(until, marks_end)]

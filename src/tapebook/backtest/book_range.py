@@ -61,6 +61,16 @@ class BookRange:
         self._where = {"owner": book.owner, "deployment": deployment, "after": after, "until": until}
         self.after, self.until = after, until
 
+    def from_moment(self, moment: int) -> "BookRange":
+        """What of it happened after a moment: fills of the past are booked, and known, long after they happened."""
+        firsts = [
+            self._db.one(query, moment=moment, **self._where)
+            for query in (_QUERIES.first_posting_after, _QUERIES.first_snapshot_after)
+        ]
+        seqs = [row[0] for row in firsts if row is not None and row[0] is not None]
+        deployment, after = self._where["deployment"], min(seqs) - 1 if seqs else self.until
+        return BookRange(self._db, self._book, deployment=str(deployment), after=after, until=self.until)
+
     def packets_digest(self) -> tuple[int, str]:
         """How many decisions were made, and one hash over all that was told to anybody, in its order."""
         rows = self._db.all(_QUERIES.runs, **self._where)

@@ -15,8 +15,12 @@ WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :u
 
 -- name: spans
 -- The trades that were open at any time between two sequence numbers: from when to when.
+-- Two parts, each by an index: with OR between them the planner reads every trade there ever was.
 SELECT entry_seq, entry_tick_at, exit_seq, exit_tick_at FROM trade_history
-WHERE owner = :owner AND deployment = :deployment AND entry_seq <= :until AND (exit_seq IS NULL OR exit_seq > :after)
+WHERE owner = :owner AND deployment = :deployment AND exit_seq > :after AND entry_seq <= :until
+UNION ALL
+SELECT entry_seq, entry_tick_at, exit_seq, exit_tick_at FROM trade_history
+WHERE owner = :owner AND deployment = :deployment AND exit_seq IS NULL AND entry_seq <= :until
 ORDER BY entry_seq;
 
 -- name: ended
@@ -42,3 +46,18 @@ WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :u
 SELECT seq, happened_at, amount_usd_e6 FROM wallet_ledger
 WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until AND kind = 'insurance'
 ORDER BY seq, line;
+
+-- name: first_posting_after
+-- The first line of the ledger after a sequence number that happened after a moment, apart from what the account
+-- began with: it may be dated after fills of the past. The index of times has all of it; the signs keep the planner
+-- from walking along sequence numbers instead.
+SELECT MIN(+seq) FROM wallet_ledger
+WHERE
+    owner = :owner AND deployment = :deployment AND happened_at > :moment AND +seq > :after AND +seq <= :until
+    AND kind <> 'deposit';
+
+-- name: first_snapshot_after
+-- The first value of the account after a sequence number that was taken after a moment.
+SELECT seq FROM portfolio_snapshots
+WHERE owner = :owner AND deployment = :deployment AND happened_at > :moment AND seq > :after AND seq <= :until
+ORDER BY seq LIMIT 1;

@@ -62,6 +62,9 @@ def equity_points(book: BookRange) -> list[EquityPoint]:
         while place < len(paid) and paid[place].seq <= seq:
             insured, place = insured + paid[place].usd_e6, place + 1
         # A fill that was learned late is booked with its own, earlier time; the line goes on where it is.
+        if len(points) == 1 and at < points[0].at:
+            # What an account began with was there before fills of the past that were imported into it.
+            points[0] = points[0]._replace(at=at)
         points.append(EquityPoint(max(at, points[-1].at) if points else at, usd, insured))
     return points
 

@@ -220,25 +220,6 @@ SELECT COUNT(*) FROM orders WHERE owner = :owner AND run_id = :run_id AND ended_
 SELECT happened_at, cash_usd_e6, equity_usd_e6, walked_until, marks_json FROM portfolio_snapshots
 WHERE owner = :owner AND deployment = :deployment AND seq <= :seq ORDER BY seq DESC LIMIT 1;
 
--- name: ledger_gaps
--- What the ledger of every deployment of an owner sums to without lines of a dry run, beside its last balance.
-SELECT w.owner, w.deployment, CAST(SUM(CASE WHEN w.dry = 0 THEN w.amount_usd_e6 ELSE 0 END) AS BIGINT), (
-    SELECT l.balance_usd_e6 FROM wallet_ledger l
-    WHERE l.owner = w.owner AND l.deployment = w.deployment ORDER BY l.seq DESC, l.line DESC LIMIT 1
-)
-FROM wallet_ledger w WHERE w.owner = :owner GROUP BY w.owner, w.deployment ORDER BY w.deployment;
-
--- name: trade_totals
--- Trades of a deployment that ended by a sequence number: how many, how many won, and their summed results. All of it
--- stands in an index.
-SELECT
-    COUNT(*),
-    COALESCE(SUM(CASE WHEN realised_usd_e6 - fees_usd_e6 + funding_usd_e6 > 0 THEN 1 ELSE 0 END), 0),
-    COALESCE(CAST(SUM(realised_usd_e6) AS BIGINT), 0),
-    COALESCE(CAST(SUM(fees_usd_e6) AS BIGINT), 0),
-    COALESCE(CAST(SUM(funding_usd_e6) AS BIGINT), 0)
-FROM trade_history WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq;
-
 -- name: closed_after
 -- The trades that ended between two sequence numbers, oldest exit first; without those of which fills are missing.
 SELECT {trade}, {exit} FROM trade_history t

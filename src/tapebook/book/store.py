@@ -12,6 +12,7 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.book.decision_cache import DecisionCache
 from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, refusal_code
+from tapebook.book.totals import RunningTotals, TradeTotals
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
@@ -59,21 +60,6 @@ class _SessionDay(msgspec.Struct, frozen=True):
     intended: tuple[int, ...]
     nets: tuple[int, ...]
     closes: tuple[LastClose, ...]
-
-
-class TradeTotals(msgspec.Struct, frozen=True):
-    """Closed trades in sum."""
-
-    count: int
-    won: int
-    realised_usd_e6: int
-    fees_usd_e6: int
-    funding_usd_e6: int
-
-    @property
-    def net_usd_e6(self) -> int:
-        """Gross result less fees, plus funding."""
-        return self.realised_usd_e6 - self.fees_usd_e6 + self.funding_usd_e6
 
 
 class AccountSnapshot(msgspec.Struct, frozen=True):
@@ -151,6 +137,7 @@ class Book:
         self._decisions = DecisionCache(log)
         self._owner_cache = ReadCache(log, ev.EVENT_KINDS.values())
         self._set_back_cache = ReadCache(log, (SET_BACK_KIND,))
+        self._totals = RunningTotals(db, owner, log=log)
 
     def stream(self, deployment: str = "") -> Stream:
         """The stream of a deployment, or the owner's own; the same object again, which knows its hash."""
@@ -383,8 +370,7 @@ class Book:
 
     def trade_totals(self, deployment: str, *, seq: int = NO_LIMIT) -> TradeTotals:
         """How a deployment's trades did that ended by a sequence number; all of them without one."""
-        row = self._db.one(_QUERIES.trade_totals, owner=self.owner, deployment=deployment, seq=seq)
-        return TradeTotals(*row) if row else TradeTotals(0, 0, 0, 0, 0)
+        return self._totals.trades(deployment, seq=seq)
 
     def trade_end_seq(self, trade_id: str) -> int | None:
         """The sequence number of the event that ended a trade; None of one that is open or not there."""
@@ -534,10 +520,18 @@ class Book:
             return None
         return AccountSnapshot(row[0], row[1], row[2], row[3], msgspec.json.decode(row[4], type=dict[str, int]))
 
-    def cash_differences(self) -> list[str]:
-        """Deployments whose cash is not the sum of their ledger; empty when all is well."""
-        rows = self._db.all(_QUERIES.ledger_gaps, owner=self.owner)
-        return [f"{row[0]}/{row[1]}: cash {row[3]} but the ledger sums to {row[2]}" for row in rows if row[2] != row[3]]
+    def cash_differences(self, *, from_scratch: bool = True) -> list[str]:
+        """Deployments whose cash is not the sum of their ledger; empty when all is well.
+
+        Without `from_scratch` lines that were summed before are not read again.
+        """
+        names = [name for name, _ in self.deployments()]
+        sums = self._totals.ledgers() if from_scratch else [self._totals.ledger(name) for name in names]
+        return [
+            f"{self.owner}/{each.deployment}: cash {each.balance_usd_e6} but the ledger sums to {each.sum_usd_e6}"
+            for each in sums
+            if each is not None and each.sum_usd_e6 != each.balance_usd_e6
+        ]
 
     def orders(self, deployment: str = "", *, working: bool, most: int) -> list[OrderRecord]:
         """The newest orders of a deployment, or of all; when asked, only those that have not ended."""

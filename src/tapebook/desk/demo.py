@@ -13,6 +13,7 @@ anywhere comes back to the step it had committed last and finishes it.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -40,6 +41,7 @@ from tapebook.tick.decide import MarketCut, slots_of_pairs
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import deploy_agent, shadow_tick, tick
 from tapebook.wiring import Rooms
+from tapebook.world.assets import PriceHabit
 from tapebook.world.market import World
 
 
@@ -141,8 +143,10 @@ DEMO_SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
 AGED_SHARE = 0.7
 """How much of an aged demo's time the weeks before it take, for progress."""
 
-AGED_RANGING = ("HYPE",)
-"""What there is to learn in the weeks before a demo: who follows the trend of this one loses."""
+AGED_RANGING = MappingProxyType({"HYPE": PriceHabit(), "kPEPE": PriceHabit(range_days=16)})
+"""What there is to learn in the weeks before a demo: who follows the moves of these loses, of one until it changes."""
+
+_FIRST_RANGING = MappingProxyType({"HYPE": PriceHabit(half_life_days=0.05)})
 
 _TREND = "Follow the trend of the five-minute bars; leave when it is gone."
 DEMO_AGENTS = (
@@ -195,14 +199,16 @@ _ENSEMBLE = AgentProfile(
 )
 _MAJORS = AgentProfile(
     "majors-15m",
-    ("BTC", "ETH", "HYPE"),
+    ("BTC", "HYPE"),
     engine="trend",
     cadence_ms=15 * MINUTE,
-    strategy="Follow the trend of the fifteen-minute bars; leave when it is gone.",
+    strategy=_TREND,
     caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3),
-    context=ContextProfile(bar_minutes=15),
 )
-_LIVE_AGENTS = (_with_cooldown(DEMO_AGENTS[0]), _with_cooldown(_MAJORS), _ENSEMBLE)
+_PEPE = AgentProfile(
+    "pepe-5m", ("BTC", "kPEPE"), engine="trend", strategy=_TREND, caps=RiskCaps(max_position_usd_e6=500 * E6)
+)
+_LIVE_AGENTS = (_with_cooldown(DEMO_AGENTS[0]), _MAJORS, _PEPE, _ENSEMBLE)
 AGED_AGENTS = tuple((_in_the_past(profile), profile) for profile in _LIVE_AGENTS)
 """The agents of an aged demo, as they decided in the weeks before it and as they decide in it."""
 
@@ -212,10 +218,12 @@ class _DemoMarker(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int
     symbols: tuple[str, ...]
     aged_days: int = 0
+    # Homes of before this was written had one that keeps to a range.
+    ranging: dict[str, PriceHabit] = {}
 
     def world(self) -> World:
         """The market of the demo, which is older than it."""
-        ranging = AGED_RANGING if self.aged_days else ()
+        ranging = self.ranging or _FIRST_RANGING if self.aged_days else {}
         return World(self.seed, start=self.start - self.history_ms, symbols=self.symbols, ranging=ranging)
 
     @property
@@ -230,7 +238,8 @@ def prepare_demo_home(home: Path, *, seed: int, weeks: float = 0) -> None:
     How old it is when it begins is decided when it is made.
     """
     marker = home / DEMO_MARKER
-    wanted = _DemoMarker(seed, DEMO_START, DEMO_SYMBOLS, round(7 * weeks))
+    days = round(7 * weeks)
+    wanted = _DemoMarker(seed, DEMO_START, DEMO_SYMBOLS, days, dict(AGED_RANGING) if days else {})
     if is_home(home) and not is_demo_home(home):
         raise HomeError(f"{home} is a home of your own, not a demo: choose another folder with `home=`")
     write_once(marker, msgspec.json.encode(wanted).decode())
@@ -251,7 +260,8 @@ def age_demo(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
     def report(step: DemoProgress) -> None:
         progress(msgspec.structs.replace(step, done=AGED_SHARE * step.done))
 
-    if made.aged_days:
+    # A home of before ranges were written down has lived through its past, with the agents of then.
+    if made.ranging:
         age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, progress=report)
 
 

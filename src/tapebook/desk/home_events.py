@@ -133,6 +133,16 @@ class HomeTotals(msgspec.Struct):
         return ", ".join([*parts, *(text for count, text in rare if count)])
 
 
+# How many events are read for a line to begin with, and how many times as many when that was too few.
+_EVENTS_PER_LINE = 8
+_START = (0, "", 0)
+
+
+def _place(event: Event) -> tuple[int, str, int]:
+    """Where an event stands among those of all streams."""
+    return event.known_at, event.stream.deployment, event.seq
+
+
 class HomeEvents:
     """What is new in a home since it was looked at last; the first look is when this is made.
 
@@ -165,7 +175,7 @@ class HomeEvents:
                 found += list(self._rooms.log.events(self._rooms.book.stream(name), after=seen, until=newest))
                 self._seen[name] = newest
                 self._unread = deque(found)
-        found.sort(key=lambda event: (event.known_at, event.stream.deployment, event.seq))
+        found.sort(key=_place)
         self._unread = deque(found)
         while self._unread:
             self._shown += self._lines(self._unread[0])
@@ -173,6 +183,28 @@ class HomeEvents:
         self._shown += self._market.new_lines(self._rooms.clock.now())
         shown, self._shown = self._shown, []
         return _with_missed_together(shown)
+
+    def newest_events(self, most: int) -> list[HomeEvent]:
+        """The newest of what happened since the first look, oldest first.
+
+        Of long streams no more is read than that takes: an import is a million events of one moment.
+        """
+        log, book = self._rooms.log, self._rooms.book
+        heads, depth = log.heads(book.owner), _EVENTS_PER_LINE * most
+        while True:
+            found, begins = list[Event](), list[tuple[int, str, int]]()
+            for name, newest in heads.items():
+                stream, after = book.stream(name), max(self._seen.get(name, 0), newest - depth)
+                found += list(log.events(stream, after=after, until=newest, kinds=_LINES))
+                first = log.event(stream, after + 1) if newest - depth == after > 0 else None
+                begins += [] if first is None else [_place(first)]
+            # Before the first event of a stream that was cut off, something of it may be missing.
+            found = sorted((each for each in found if _place(each) >= max(begins, default=_START)), key=_place)
+            lines = _with_missed_together([line for event in found for line in self._lines(event)])
+            # One more than is asked for: slots that were missed together may go on before it.
+            if not begins or len(lines) > most:
+                return [*lines, *self._market.new_lines(self._rooms.clock.now())][-most:]
+            depth *= _EVENTS_PER_LINE
 
     def _lines(self, event: Event) -> Iterable[HomeEvent]:
         make = _LINES.get(event.kind)

@@ -46,6 +46,7 @@ from tapebook.domain.text import plural
 from tapebook.errors import BadInput
 from tapebook.history.fill_files import FillFile, FillRow, read_fill_rows
 from tapebook.log import Draft
+from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.store import Tape
 from tapebook.tape.view import INTERVALS, View
 from tapebook.tick.learn import learn_everything
@@ -309,13 +310,17 @@ class _Booking:
         self.bridges: list[str] = []
         self.objections: list[str] = []
         self.lacking: Counter[MissingFact] = Counter()
-        self._rooms = rooms
         self._deployment = deployment
         self._account = account
         self._rows = rows
         now = rooms.clock.now()
-        self._quotes = TapeQuotes(rooms.tape, View(now))
-        self._past = PastMarket(rooms.tape, since=rows[0].fill.happened_at if rows else now, now=now)
+        # Every fill asks for prices, bars and rates of its time, and fills come in the order of time: rows are read a
+        # page at a time instead of a few statements for each.
+        self._tape = ForwardTape(
+            rooms.tape_db, clock=rooms.clock, fetch=rooms.archive.get, sources=rooms.recorded_sources
+        )
+        self._quotes = TapeQuotes(self._tape, View(now))
+        self._past = PastMarket(self._tape, since=rows[0].fill.happened_at if rows else now, now=now)
         trades = account.open_trades.values()
         self._lacks: dict[str, set[MissingFact]] = {
             trade.trade_id: set(rooms.book.trade_lacks(trade.trade_id)) for trade in trades
@@ -398,7 +403,7 @@ class _Booking:
         mark = self._quotes.mark_e8(fill.symbol, at=fill.happened_at)
         adds = held is not None and (held.size_e8 > 0) == (fill.signed_size_e8 > 0)
         view = View(fill.happened_at)
-        tag = None if adds else regime_at(self._rooms.tape, self._deployment, fill.symbol, view=view)
+        tag = None if adds else regime_at(self._tape, self._deployment, fill.symbol, view=view)
         cause = self._cause(reason, tag)
         self._account, bodies = settle_fill(self._account, fill, cause, mark_e8=mark, path=seen)
         self._write(fill.happened_at, bodies)

@@ -123,17 +123,26 @@ SELECT owner, deployment FROM (
 ) AS found ORDER BY owner, deployment LIMIT 1;
 
 -- name: next_stream
--- The first stream after another one, by name: two index lookups, however many events there are.
+-- The first stream after another one, by name: four index lookups, however many events there are. Of a comparison of
+-- both columns at once SQLite would step over every event of the stream before.
 SELECT owner, deployment FROM (
     SELECT * FROM (
         SELECT owner, deployment FROM log_events
-        WHERE (owner, deployment) > (:owner, :deployment) ORDER BY owner, deployment LIMIT 1
+        WHERE owner = :owner AND deployment > :deployment ORDER BY owner, deployment LIMIT 1
     ) AS loose
     UNION
     SELECT * FROM (
+        SELECT owner, deployment FROM log_events WHERE owner > :owner ORDER BY owner, deployment LIMIT 1
+    ) AS loose_of_next_owner
+    UNION
+    SELECT * FROM (
         SELECT owner, deployment FROM log_packs
-        WHERE (owner, deployment) > (:owner, :deployment) ORDER BY owner, deployment LIMIT 1
+        WHERE owner = :owner AND deployment > :deployment ORDER BY owner, deployment LIMIT 1
     ) AS packed
+    UNION
+    SELECT * FROM (
+        SELECT owner, deployment FROM log_packs WHERE owner > :owner ORDER BY owner, deployment LIMIT 1
+    ) AS packed_of_next_owner
 ) AS found ORDER BY owner, deployment LIMIT 1;
 
 -- name: newest_anchor

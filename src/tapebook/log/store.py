@@ -23,7 +23,7 @@ counts as set back, and `known_at` goes back with it, once, behind an event (`cl
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import merge
 from operator import attrgetter
@@ -379,16 +379,21 @@ class Log:
         finally:
             self._joined, self._fenced = False, set()
 
-    def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
-        """A stream's events in order, read page by page; Damaged where one cannot be read."""
+    def events(
+        self, stream: Stream, *, after: int = 0, until: int = _NO_END, kinds: Container[str] | None = None
+    ) -> Iterator[Event]:
+        """A stream's events in order, of some kinds or of all, read page by page; Damaged where one cannot be read."""
         while True:
             where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
             rows = self._db.all(QUERIES.events, page=_PAGE, **where)
             end = rows[-1][0] if len(rows) == _PAGE else until
             # Packs after rows: what leaves in between is seen twice, and not missed.
             packs = self._packs(stream, after=after, until=end)
-            found = (self._event(stream, row) for row in rows)
-            yield from self._merge_with_packs(stream, found, packs, after=after, until=end) if packs else found
+            # Before they are unpacked, which takes longest.
+            wanted = rows if kinds is None else [row for row in rows if row[1] in kinds]
+            found = (self._event(stream, row) for row in wanted)
+            merged = self._merge_with_packs(stream, found, packs, after=after, until=end) if packs else found
+            yield from merged if kinds is None else (event for event in merged if event.kind in kinds)
             if len(rows) < _PAGE:
                 return
             after = end

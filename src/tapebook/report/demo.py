@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.book.store import TradeTotals
+from tapebook.book.totals import TradeTotals
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import HOUR, SECOND, floor_to_step, iso_text
 from tapebook.domain.money import E6, decimal_text

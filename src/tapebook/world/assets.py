@@ -11,8 +11,6 @@ import msgspec
 
 from tapebook.domain.money import E8
 
-_RANGE_DAYS = 0.05
-
 # Daily volatility of the common factor; an asset with beta 1 shares this much with all others.
 MARKET_DAILY_VOL = 0.021
 
@@ -38,6 +36,8 @@ class Asset(msgspec.Struct, frozen=True):
     quiet_share: float
     # Half-life of the way back to the usual price: without one a year of 6 % days ends in prices no one would believe.
     home_days: float = 60.0
+    # After so many days the usual price itself goes up and down; 0 is never.
+    swings_after_days: int = 0
 
     @property
     def price_decimals(self) -> int:
@@ -190,9 +190,19 @@ def asset_of(symbol: str) -> Asset:
         raise ValueError(f"the world has no {symbol!r}: choose from {', '.join(DEFAULT_SYMBOLS)}") from None
 
 
-def ranging(asset: Asset) -> Asset:
-    """The asset as one that keeps to a range: it is back within two hours, so whoever follows its moves loses."""
-    return msgspec.structs.replace(asset, home_days=_RANGE_DAYS)
+class PriceHabit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That a price keeps to a range: with which half-life it comes back, and for how many days; 0 is for ever.
+
+    Whoever follows its moves loses. Once the range has ended it swings for hours at a time, and they win.
+    """
+
+    half_life_days: float = 0.03
+    range_days: int = 0
+
+
+def ranging(asset: Asset, habit: PriceHabit) -> Asset:
+    """The asset as one that keeps to a range."""
+    return msgspec.structs.replace(asset, home_days=habit.half_life_days, swings_after_days=habit.range_days)
 
 
 _FIGURES = 5

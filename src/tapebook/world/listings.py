@@ -29,6 +29,9 @@ from tapebook.world.random_streams import random_stream, stream_seed
 
 _START_SD = 0.04
 
+# A swing up and down takes half a day and reaches so far in log price: followed on bars of five minutes it pays.
+_SWING_MINUTES, _SWING_REACH = 12 * 60, 0.08
+
 _STEPS_PER_DAY = MINUTES_PER_DAY * STEPS_PER_MINUTE
 
 
@@ -60,6 +63,8 @@ class AssetPricePath:
         self._chance = random_stream(seed, "path", asset.symbol)
         self._home = math.log(asset.start_price_usd)
         self._home_pull = math.log(2) / (asset.home_days * MINUTES_PER_DAY)
+        self._swings_from = asset.swings_after_days * MINUTES_PER_DAY
+        self._minute = 0
         self._value = self._home + self._chance.gauss(0.0, _START_SD)
         self._quoted = self._value
 
@@ -69,12 +74,20 @@ class AssetPricePath:
         common_vol, own_vol = self._common_vol, self._own_vol
         jumps = self._jumps(market, own) if market.jump or own.jump else ()
         self._value += (market.calm + market.jump) * common_vol + (own.calm + own.jump) * own_vol
-        self._value -= (self._value - self._home) * self._home_pull
+        self._value -= (self._value - self._usual_value()) * self._home_pull
         heat = math.hypot(market.vol * common_vol, own.vol * own_vol) / self._asset.daily_vol
         quiet = self._is_quiet(heat) and not jumps
         opened = self._quoted
         self._quoted = opened if quiet else self._value
         return PriceMinute(opened, self._quoted, heat, jumps, quiet)
+
+    def _usual_value(self) -> float:
+        """The log price it comes back to: where it began, and once a range has ended a wave around that."""
+        if not self._swings_from:
+            return self._home
+        self._minute += 1
+        since = max(0, self._minute - self._swings_from)
+        return self._home + _SWING_REACH * math.sin(2 * math.pi * since / _SWING_MINUTES)
 
     def _jumps(self, market: DriverMove, own: DriverMove) -> tuple[tuple[int, float], ...]:
         sizes = ((market.jump_step, market.jump * self._common_vol), (own.jump_step, own.jump * self._own_vol))

@@ -15,15 +15,16 @@ became known, equal to `World.steps` to the last digit. A year takes seconds bec
 factor are walked, and of a minute only its bar is drawn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
+from types import MappingProxyType
 
 import msgspec
 
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Mid, Observation
 from tapebook.world import assets
-from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of
+from tapebook.world.assets import DEFAULT_SYMBOLS, PriceHabit, asset_of
 from tapebook.world.cadence import STEP, session_pace
 from tapebook.world.drivers import Driver
 from tapebook.world.listings import Listing, ListingMinute, MinuteOpening
@@ -38,10 +39,18 @@ class WorldStep(msgspec.Struct, frozen=True):
 
 
 class World:
-    """A seeded market; every call of `steps` tells the same story. `ranging` are symbols that keep to a range."""
+    """A seeded market; every call of `steps` tells the same story.
+
+    `ranging` are symbols that keep to a range.
+    """
 
     def __init__(
-        self, seed: int, *, start: int, symbols: tuple[str, ...] = DEFAULT_SYMBOLS, ranging: tuple[str, ...] = ()
+        self,
+        seed: int,
+        *,
+        start: int,
+        symbols: tuple[str, ...] = DEFAULT_SYMBOLS,
+        ranging: Mapping[str, PriceHabit] = MappingProxyType({}),
     ) -> None:
         if start % HOUR:
             raise ValueError(f"a world starts on the hour, not at {start}: use {start - start % HOUR}")
@@ -54,7 +63,8 @@ class World:
         self.symbols = symbols
         self.ranging = ranging
         self._assets = tuple(
-            assets.ranging(asset_of(symbol)) if symbol in ranging else asset_of(symbol) for symbol in symbols
+            assets.ranging(asset_of(symbol), ranging[symbol]) if symbol in ranging else asset_of(symbol)
+            for symbol in symbols
         )
 
     def steps(self, *, after: int | None = None) -> Iterator[WorldStep]:

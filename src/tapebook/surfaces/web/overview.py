@@ -1,6 +1,7 @@
 """The first page: what all agents are worth and hold, the day, costs, health and incidents."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from nicegui import ui
@@ -94,18 +95,15 @@ async def _draw(frame: PageFrame, period: str) -> None:
         return
     # Of a period: all there is could be years, and a line has no more points than a screen.
     since = period_start(frame.book, period)
-    equity = await frame.read(frame.book.equity, since=since)
+    read = await frame.read(frame.book.equity_by_agent, since=since, most_each=_SPARK_POINTS)
+    equity = read["together"]
     frame.html(_figures(status, equity, period))
     with ui.element("div").classes("tb-columns tb-wide"):
         with ui.element("div"), sheet_of("Equity and drawdown", span_text(equity)):
             chart(equity_options(equity), "Equity and drawdown of all agents over the period", size="tb-health")
         with ui.element("div"):
             frame.html(_health(status), _today(status))
-    lines = {
-        each["agent"]: await frame.read(frame.book.equity, each["agent"], since=since, most=_SPARK_POINTS)
-        for each in status["accounts"][:_SPARKLINES]
-    }
-    frame.html(_accounts(status, lines), _positions(status))
+    frame.html(_accounts(status, dict(islice(read["agents"].items(), _SPARKLINES))), _positions(status))
     runs = await frame.read(frame.book.runs, most=8)
     frame.html(sheet("Newest decisions", decisions_table(runs), note=link("all decisions", "decisions"), flush=True))
 
