@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from typing import Any
 
 import msgspec
 import pytest
@@ -206,8 +207,8 @@ def test_log_can_be_checked_while_others_write(connect_again: Connector) -> None
     writer = open_journal(other)
 
     class Disturbed(Log):
-        def events(self, stream: Stream, *, after: int = 0, until: int = 2**62) -> Iterator[Event]:
-            yield from super().events(stream, after=after, until=until)
+        def events(self, stream: Stream, **limits: Any) -> Iterator[Event]:
+            yield from super().events(stream, **limits)
             writer.append(stream, [added("meanwhile")], expected_seq=writer.head(stream).seq)
 
     log = Disturbed(db, [PROJECTION], clock=VirtualClock(START))

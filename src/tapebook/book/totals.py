@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from tapebook.db import Database, Queries, Query
-from tapebook.log.read_cache import ChangeTracker
+from tapebook.log.store import ChangeTracker
 
 _QUERIES = Queries.load("tapebook.book", "totals.sql")
 

@@ -8,7 +8,7 @@ finished, chained and written to the tables together (`finish_waiting`), before 
 before the transaction ends. Work that is done many times in a row takes half the time it does between other work.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tapebook.db import Database
@@ -140,12 +140,14 @@ class SingleWriterLog(Log):
                 self._follow(event)
                 self._write_after(previous, event)
 
-    def events(self, stream: Stream, *, after: int = 0, until: int = 2**62) -> Iterator[Event]:
-        """A stream's events in order, those of the transaction under way too."""
+    def events(
+        self, stream: Stream, *, after: int = 0, until: int = 2**62, kinds: Container[str] | None = None
+    ) -> Iterator[Event]:
+        """A stream's events in order, of some kinds or of all, those of the transaction under way too."""
         self.finish_waiting()
         loose = [event for _, event in self._loose.get(stream, ()) if after < event.seq <= until]
-        yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until)
-        yield from loose
+        yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until, kinds=kinds)
+        yield from loose if kinds is None else [event for event in loose if event.kind in kinds]
 
     def event(self, stream: Stream, seq: int) -> Event | None:
         """One event by its number."""
