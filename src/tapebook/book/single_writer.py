@@ -8,7 +8,7 @@ compares the two.
 
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.order import Order
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
-from tapebook.log import Event
+from tapebook.log import Draft, Event
 from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import StreamSetBack
 
@@ -312,6 +312,10 @@ class SingleWriterBook(Book):
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
         return self._folds[deployment].seq if deployment else super().head()
+
+    def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
+        """Writes events and their rows; nobody else writes, and what a tick asks of them is in the fold."""
+        return self._log.append(self.stream(deployment), drafts, expected_seq=expected_seq)
 
     def record_set_back(self, deployment: str = "") -> None:
         """Nothing: virtual time never goes back."""
