@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 
 from tapebook import plug
-from tapebook.context import Situation, assemble_packet
-from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, make_engine, parse_reply
+from tapebook.context import Situation, assemble_packet, packet_of_facts
+from tapebook.decision import Engine, EngineAnswer, EngineTerms, Reply, make_engine, parse_reply, reads_facts_alone
 from tapebook.domain.packet import BarPrices, Packet, Section
 from tapebook.errors import ConfigError
 from tapebook.llm import Asker, Budget, Completion, Failure, Price, WaitClock
@@ -242,3 +242,19 @@ def test_answers_with_settings_at_their_limits(name: str, settings: dict[str, st
     engine = make_engine(name, EngineTerms(settings=tuple(settings.items())))
     for packet in (assemble_packet(situation()), assemble_packet(empty_situation("BTC")), packet_of()):
         check_answer(packet, ask(engine, packet))
+
+
+@every_engine
+@given(here=situations())
+def test_whoever_reads_facts_alone_answers_them_like_the_packet(name: str, here: Situation) -> None:
+    engine = create(name)
+    assert reads_facts_alone(engine) is (name not in ASK_A_MODEL)
+    if reads_facts_alone(engine):
+        assert ask(engine, packet_of_facts(here)) == ask(create(name), assemble_packet(here))
+
+
+def test_an_ensemble_with_a_model_needs_the_packet() -> None:
+    made = plug.load(FOLDER, "ensemble").create(
+        EngineTerms(members=("trend", "anthropic"), member=lambda name, _cap: create(name))
+    )
+    assert not reads_facts_alone(made)
