@@ -128,9 +128,8 @@ class SingleWriterLog(Log):
             for draft, event in zip(drafts, events, strict=True):
                 self._write_after(previous, event)
                 previous = event.hash
-                if isinstance(draft, LateDraft):
-                    for finished in self._finish_followers:
-                        finished(event)
+                for finished in self._finish_followers if isinstance(draft, LateDraft) else ():
+                    finished(event)
 
     def restore_events(self, events: Iterable[Event]) -> None:
         """Writes events of another log, with their rows, in one transaction."""
