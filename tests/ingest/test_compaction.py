@@ -1,5 +1,6 @@
 """The hour's work: a little at a time says the same as all at once, and decisions still replay after rows have left."""
 
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -177,9 +178,8 @@ def test_features_and_the_hour_take_turns(rooms: Rooms, clock: VirtualClock) -> 
     assert seen == [(2, 0), (2, 2), (4, 2), (4, 4), (6, 4), (6, 5)]
 
 
-def test_every_decision_replays_after_all_rows_have_left(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    app.demo(home, seconds=1.5, seed=11, paced=False)
+def test_every_decision_replays_after_all_rows_have_left(tmp_path: Path, demo_minutes: Path) -> None:
+    home = shutil.copytree(demo_minutes, tmp_path / "home")
     rooms = Rooms(home, clock=VirtualClock(DEMO_START + 24 * HOUR))
     try:
         agents, put = Watchlists(rooms.book), partial(put_cold, rooms.archive)
