@@ -4,7 +4,7 @@ The events it writes are those of `Log`, byte for byte. They are stored as packs
 others at. Where others may write too, use leases and `Log`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tapebook.db import Database
@@ -76,6 +76,12 @@ class SingleWriterLog(Log):
         loose = [event for _, event in self._loose.get(stream, ()) if after < event.seq <= until]
         yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until)
         yield from loose
+
+    def events_of_kinds(
+        self, stream: Stream, kinds: Container[str], *, after: int = 0, until: int = 2**62
+    ) -> Iterator[Event]:
+        """A stream's events of some kinds in order, those of the transaction under way too."""
+        return (event for event in self.events(stream, after=after, until=until) if event.kind in kinds)
 
     def event(self, stream: Stream, seq: int) -> Event | None:
         """One event by its number."""
