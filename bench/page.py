@@ -1,4 +1,4 @@
-"""The page: how long a browser takes for it with 100,000 trades, against that of a home without any, in one run.
+"""The pages: how long a browser takes for each with 100,000 trades, against that of a home without any, in one run.
 
 Both homes know the same day of a market, and the trades come in as fills of the past do. A page counts as drawn when
 its first sheet is there and, on an agent's page of trades, the first row of the grid.
@@ -10,7 +10,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -24,19 +24,35 @@ from bench.figure import Figure, seconds
 from bench.packet import NOON, write_market
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, iso_text
+from tapebook.domain.instants import MINUTE, SECOND, iso_text
 from tapebook.home import make_home
 from tapebook.surfaces.web.server import create_page_app
 from tapebook.wiring import Rooms
 
 TRADES = 100_000
 LOADS = 7
+PAGES = {
+    "overview": "",
+    "agents": "/agents",
+    "agent": "/agents/bench",
+    "decisions": "/decisions",
+    "lessons": "/lessons?agent=bench",
+    "experience": "/experience?agent=bench",
+    "horizons": "/horizons?agent=bench",
+    "recall": "/recall",
+    "market": "/market",
+    "backtests": "/backtests",
+    "logs": "/logs",
+    "settings": "/settings",
+}
+# What was imported is known a moment after the clock that it was imported by.
+_LATER = NOON + SECOND
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 
 def run() -> list[Figure]:
-    """The overview and an agent's page, each in both homes."""
+    """Every page in both homes."""
     # A process serves the pages of one home: NiceGUI has one application in each.
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -69,16 +85,16 @@ def make_trading_home(home: Path, trades: int) -> Path:
 
 def page_times(home: Path) -> dict[str, float]:
     """The median time of each page in milliseconds."""
-    with app.open(home, clock=VirtualClock(NOON)) as book, serving(book) as base, open_page() as page:
+    with app.open(home, clock=VirtualClock(_LATER)) as book, serving(book) as base, open_page() as page:
         has_trades = bool(book.trades("bench", most=1))
-        overview = _median_ms(lambda: page.goto(base), page, has_rows=False)
-        agent = _median_ms(lambda: page.goto(f"{base}/agents/bench"), page, has_rows=has_trades)
-        return {"overview": overview, "agent": agent}
+        return {
+            name: _median_ms(base + path, page, has_rows=has_trades and name == "agent") for name, path in PAGES.items()
+        }
 
 
-def _median_ms(load: Callable[[], object], page: Page, *, has_rows: bool) -> float:
+def _median_ms(address: str, page: Page, *, has_rows: bool) -> float:
     def shown() -> None:
-        load()
+        page.goto(address)
         page.wait_for_selector(".tb-main .tb-sheet" if not has_rows else ".ag-row [col-id=symbol]")
 
     shown()

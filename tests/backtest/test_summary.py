@@ -36,7 +36,7 @@ def test_the_whole_fits_a_screen_and_compares_chunks(played: Played) -> None:
     assert len(lines) < 60 and max(map(len, lines)) <= 160
     for heading in ("won by provider", "won by regime", "Sharpe by asset", "beside"):
         assert sum(heading in line for line in lines) == 1
-    assert re.search(r"the closed trades beat \d+% \(n=500, 95% \d+% to \d+%\) of the random replays", text)
+    assert re.search(r"closed trades: better than \d+% \(n=500, 95% \d+% to \d+%\) of random replays", text)
     assert f"packets sha256 {played.result.packets_sha256}" in text and "note: ETH: no funding" in text
     many = msgspec.structs.replace(played.result, chunks=played.result.chunks * 3)
     assert "(8 earlier chunks are in --json)" in "\n".join(summary_lines(many))

@@ -1,5 +1,6 @@
 """A demo that is a day old when it begins: what it brings along, and the same bytes however it was made."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,11 +11,13 @@ from msgspec.structs import replace
 import tapebook
 from tapebook.api import app
 from tapebook.api.app import DemoProgress
+from tapebook.desk import demo
 from tapebook.desk.aging import age_home
 from tapebook.desk.demo import AGED_AGENTS, DEMO_SOURCES
 from tapebook.domain.instants import DAY, iso_text
 from tapebook.errors import HomeError
-from tapebook.home import DEMO_START, make_home
+from tapebook.home import DEMO_MARKER, DEMO_START, make_home
+from tapebook.world.assets import PriceHabit
 from tapebook.world.market import World
 from tests.replay.home_fingerprint import Remains
 
@@ -92,6 +95,45 @@ def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
             app.demo(home, seconds=SECONDS, weeks=DAY_OLD, progress=stop)
     assert app.demo(home, seconds=SECONDS, weeks=DAY_OLD).lines()[:-1] == aged[1][:-1]
     Remains.of(aged[0]).assert_same_in(home)
+
+
+@pytest.mark.sqlite_file("a home is aged by a single writer, in files")
+def test_an_agent_that_is_added_to_an_aged_home_decides_from_then_on(
+    aged: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    home = shutil.copytree(aged[0], tmp_path / "home")
+    with tapebook.open(home) as tb:
+        tb.add_agent("mine", {"watch": "BTC, HYPE", "engine": "breakout", "every_minutes": 5})
+        added = tb.now()
+        before = len(tb.runs("btc-5m", most=10_000))
+    app.demo(home, seconds=3 * SECONDS, weeks=DAY_OLD)
+    with tapebook.open(home) as tb:
+        mine = tb.runs("mine", most=100)
+        assert {run["symbol"] for run in mine} == {"BTC", "HYPE"}
+        assert {run["status"] for run in mine} <= {"held", "done"}
+        assert all(run["scheduled_for"] >= iso_text(added)[:16] for run in mine)
+        assert len(tb.runs("btc-5m", most=10_000)) > before
+        # It sees the bars and documents of before it, though it did not live through that day.
+        packet = tb.context("mine", "BTC").text
+        assert packet.splitlines()[1].startswith("00:00 ") and "global/runbooks/" in packet
+        replayed = tb.replay()
+        assert replayed.equal == replayed.checked > len(mine)
+        assert tb.verify() == []
+
+
+@pytest.mark.sqlite_file("a home is aged by a single writer, in files")
+def test_a_home_of_before_ranges_were_written_down_keeps_its_market(
+    aged: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    home = shutil.copytree(aged[0], tmp_path / "home")
+    marker = home / DEMO_MARKER
+    made = json.loads(marker.read_text())
+    assert set(made.pop("ranging")) == {"HYPE", "kPEPE"}
+    marker.write_text(json.dumps(made))
+    world = demo._read_marker(home).world()
+    assert world.ranging == {"HYPE": PriceHabit(half_life_days=0.05)}
+    # It is not aged again, with agents that it never had.
+    demo.age_demo(home, progress=lambda step: pytest.fail("it was aged"))
 
 
 def test_a_home_keeps_its_age(demo_minutes: Path, tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def test_an_approval_that_was_killed_is_finished_by_the_next(tmp_path: Path, mon
     [
         ("", "empty"),
         ("word " * 2_000, "600 fit"),
-        ("hidden \u202e text", "not seen"),
+        ("hidden \u202e text", "invisible"),
         ("@/etc/passwd", None),
     ],
 )
@@ -275,7 +275,7 @@ def test_the_files_are_the_manual(tmp_path: Path) -> None:
         document_writes.adopt_manual_files(rooms)
         assert manual() == (3, f"I am patient.\n\n{MANUAL}") and documents_status(rooms).manuals_differ == []
         # What cannot be a manual is named, and the one before stays; the file is left alone.
-        for text, says in (("word " * 2_000, "600 fit"), ("hidden \u202e text", "not seen")):
+        for text, says in (("word " * 2_000, "600 fit"), ("hidden \u202e text", "invisible")):
             file = shelf.write("agents/ann/TRADING_MANUAL.md", text)
             (refused,) = document_writes.adopt_manual_files(rooms)
             assert says in refused.why and manual()[0] == 3 and file.read_text("utf-8") == text

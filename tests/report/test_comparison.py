@@ -26,7 +26,7 @@ def lifted(result: BacktestResult, bps: float) -> BacktestResult:
 
 def test_figures_and_differences(played: Played, rival: BacktestResult) -> None:
     found = compare_backtests(played.result, rival)
-    assert set(found.differs) == {"memory", "told"} and found.differs["memory"] == ("on", "off")
+    assert set(found.differs) == {"memory", "packets"} and found.differs["memory"] == ("on", "off")
     assert (
         found.test is not None
         and found.unpaired == ""

@@ -37,6 +37,9 @@ def test_twenty_kills_change_nothing_in_an_aged_demo(tmp_path: Path) -> None:
     assert len(expected.tables["trade_history"]) >= 100
     expected.assert_same_in(tmp_path / "home")
     assert_whole(tmp_path / "home")
+    with app.open(tmp_path / "home") as tb:
+        quarters = {row["timeframe"] for row in tb.horizons.show("btc-5m", layer="L3")}
+        assert quarters == {"2025-Q4", "2026-Q1"}
 
 
 def test_ended_before_many_acts_of_the_first_start_of_a_demo(tmp_path: Path) -> None:

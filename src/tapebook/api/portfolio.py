@@ -201,9 +201,7 @@ class Portfolios(HomePart):
         together = _sum_of_lines([line for line in lines.values() if line])
         return {
             "together": _equity_view(together, agent=None, span=span, most=most),
-            "agents": {
-                name: _equity_view(line, agent=name, span=span, most=most_each) for name, line in lines.items()
-            },
+            "agents": {name: _equity_view(line, agent=name, span=span, most=most_each) for name, line in lines.items()},
         }
 
     def _equity_lines(

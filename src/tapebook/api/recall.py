@@ -105,7 +105,7 @@ class Recall(HomePart):
             return read_document(rooms, path, agent=agent, sha256=sha256, as_of=moment)
 
     def status(self) -> RecallStatus:
-        """How it goes: documents, chunks, the last sync, what was refused, and how far the index is."""
+        """The state of recall: documents, chunks, the last sync, what was refused, and how far the index is."""
         with self._home.read() as rooms:
             return documents_status(rooms)
 

@@ -39,12 +39,12 @@ def figure_rows(result: ChunkResult) -> list[tuple[str, str]]:
         ("equity", f"{usd_text(start)} to {usd_text(end)} USD ({grown}%)"),
         ("closed", f"{plural(result.trades, 'trade')}, net {net} USD"),
         ("from", _parts_text(result.parts) if result.trades else ""),
-        ("open", f"{still} USD on what was open at either end" if result.open_usd_e6 else ""),
+        ("open", f"unrealised change {still} USD" if result.open_usd_e6 else ""),
         ("won", share_text(result.win_rate) if result.trades else ""),
         ("Sharpe", sharpe_text(result.sharpe)),
         ("drawdown", f"{usd_text(result.drawdown_usd_e6)} USD, {percent_text(result.drawdown_ppm)} of a peak"),
         ("insured", _insured_text(result)),
-        ("held", f"something {result.exposure:.0%} of the time"),
+        ("held", f"in the market {result.exposure:.0%} of the time"),
     ]
 
 
@@ -169,7 +169,7 @@ def _turnover_sentences(each: Baseline, luck: RandomTurnover) -> list[str]:
     )
     low, high = usd_text(luck.low_usd_e6, signed=True), usd_text(luck.high_usd_e6, signed=True)
     return [
-        f"the closed trades beat {share_text(luck.beaten)} of the random replays {of}",
+        f"closed trades: better than {share_text(luck.beaten)} of random replays {of}",
         f"90 of 100 replays end between {low} and {high} USD",
     ]
 

@@ -14,7 +14,7 @@
 
 - A limit order that the best price of that first observation satisfies is executed at once, as a taker. Otherwise
   it rests, and executes when an observation goes beyond its limit: as a maker, at its limit. Of bars longer than a
-  minute the extremes count too, at their end: of those that began when it rested already. One that nobody wanted is
+  minute the extremes count too, at their end: of those that began when it rested already. One that stays unfilled is
   cancelled after `limit_order_ms`.
 
 Whoever asks more often than bars end, and has booked funding of a position in the meantime, does not book it again

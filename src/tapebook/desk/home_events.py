@@ -195,7 +195,7 @@ class HomeEvents:
             found, begins = list[Event](), list[tuple[int, str, int]]()
             for name, newest in heads.items():
                 stream, after = book.stream(name), max(self._seen.get(name, 0), newest - depth)
-                found += list(log.events(stream, after=after, until=newest, kinds=_LINES))
+                found += list(log.events_of_kinds(stream, _LINES, after=after, until=newest))
                 first = log.event(stream, after + 1) if newest - depth == after > 0 else None
                 begins += [] if first is None else [_place(first)]
             # Before the first event of a stream that was cut off, something of it may be missing.

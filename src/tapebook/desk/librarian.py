@@ -152,7 +152,7 @@ class Librarian:
         return self._moves
 
     def progress_line(self) -> str:
-        """How it goes."""
+        """How many things it has done, in words."""
         moved = f", {plural(self._old_runs.left, 'old event')} archived" if self._old_runs.left else ""
         return f"{plural(self.syncs, 'sync')}, {plural(self.changed, 'document')} changed{moved}"
 

@@ -57,7 +57,7 @@ class Role(Protocol):
         ...
 
     def progress_line(self) -> str:
-        """How it goes."""
+        """How many things it has done, in words."""
         ...
 
     def close(self) -> None:

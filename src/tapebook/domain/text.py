@@ -166,7 +166,7 @@ def truncate(text: str, most: int) -> str:
 
 
 def has_hidden_characters(text: str) -> bool:
-    """Whether a text has characters that are not seen; blanks of any width are."""
+    """Whether a text has invisible characters; blanks of any width are none."""
     return not (text.isascii() and text.isprintable()) and _STRANGE.search(text.translate(_CHARACTER_KINDS)) is not None
 
 

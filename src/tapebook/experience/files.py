@@ -445,7 +445,7 @@ def _record_file(record: Record) -> RecordFile:
 
 def _refuse_strange(texts: Iterable[str]) -> None:
     if any(len(text) > _LONGEST or has_hidden_characters(text) for text in texts):
-        raise ValueError(f"a text is longer than {_LONGEST} characters or holds characters that are not seen")
+        raise ValueError(f"a text is longer than {_LONGEST} characters or holds invisible characters")
 
 
 def _refuse_contradictions(stored: OutcomeFile, outcome: Outcome, name: str) -> None:

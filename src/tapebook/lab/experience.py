@@ -47,7 +47,9 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     # A home of before has a fit of its trades alone.
     fit = room.moments.fit_as_of(deployment.id, seq=seq) or room.fit_as_of(deployment.id, seq=seq)
     every = records.get((ALL, ""), Record(ALL, ""))
-    by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id))
+    # Who never asked members has no twins, and the whole log would be read to find that out.
+    runs = runs_of(rooms, deployment.id)
+    by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs) if _asked_members(rooms, deployment) else {}
     twins = [by_symbol[symbol] for symbol in sorted(by_symbol)]
     return {
         "agent": deployment.agent.name,
@@ -67,6 +69,12 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "snapshots": [_chunk_view(each) for each in snapshots],
         "forgotten": [forgetting_view(each) for each in room.forgettings(deployment.id, seq=seq)],
     }
+
+
+def _asked_members(rooms: Rooms, deployment: Deployment) -> bool:
+    """Whether any version of an agent was an ensemble."""
+    versions = [deployment.agent, *(profile for _, profile in rooms.book.agent_history(deployment.agent.name))]
+    return any((each.engine or rooms.config.engine.default) == "ensemble" for each in versions)
 
 
 def _member_views(twins: Sequence[SymbolTwins]) -> list[ReportView]:

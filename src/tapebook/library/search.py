@@ -89,7 +89,7 @@ def fill_index(
 def reindex(rooms: Rooms, *, progress: IndexProgress = no_progress) -> IndexReport:
     """Builds the index anew beside the one that is there, and then puts it in its place.
 
-    What a killed process has built by then is gone on with.
+    What a killed process has built by then is kept, and the next one continues.
     """
     terms = rooms.indexes.chosen
     with exclusive_lock(rooms.home, "recall"):
@@ -251,7 +251,7 @@ def _search_now(rooms: Rooms, index: Index, query: str, *, until: int, **asked: 
 
 
 def documents_status(rooms: Rooms) -> RecallStatus:
-    """How it goes; nothing is written, and the index is not brought up to date."""
+    """The state of documents and index; nothing is written, and the index is not brought up to date."""
     terms, last, newest = rooms.indexes.chosen, workspace.load_workspace_state(rooms.home), rooms.documents.head()
     index = rooms.indexes.open_index(terms) if rooms.indexes.path_for(terms).exists() else None
     counts = index.counts() if index else None

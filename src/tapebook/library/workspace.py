@@ -43,7 +43,7 @@ def name_problem(name: str) -> str | None:
     if any("\ud800" <= char <= "\udfff" for char in name):
         return "its name is not UTF-8"
     if has_hidden_characters(name):
-        return "its name has control characters, or some that are not seen"
+        return "its name has control or invisible characters"
     return None
 
 

@@ -148,6 +148,12 @@ class SingleWriterLog(Log):
         yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until, kinds=kinds)
         yield from loose if kinds is None else [event for event in loose if event.kind in kinds]
 
+    def events_of_kinds(
+        self, stream: Stream, kinds: Container[str], *, after: int = 0, until: int = 2**62
+    ) -> Iterator[Event]:
+        """A stream's events of some kinds in order, those of the transaction under way too."""
+        return (event for event in self.events(stream, after=after, until=until) if event.kind in kinds)
+
     def event(self, stream: Stream, seq: int) -> Event | None:
         """One event by its number."""
         return next(self.events(stream, after=seq - 1, until=seq), None)

@@ -379,10 +379,17 @@ class Log:
         finally:
             self._joined, self._fenced = False, set()
 
-    def events(
-        self, stream: Stream, *, after: int = 0, until: int = _NO_END, kinds: Container[str] | None = None
+    def events(self, stream: Stream, *, after: int = 0, until: int = _NO_END) -> Iterator[Event]:
+        """A stream's events in order, read page by page; Damaged where one cannot be read."""
+        return self._read_events(stream, None, after=after, until=until)
+
+    def events_of_kinds(
+        self, stream: Stream, kinds: Container[str], *, after: int = 0, until: int = _NO_END
     ) -> Iterator[Event]:
-        """A stream's events in order, of some kinds or of all, read page by page; Damaged where one cannot be read."""
+        """A stream's events of some kinds in order; the others are not unpacked."""
+        return self._read_events(stream, kinds, after=after, until=until)
+
+    def _read_events(self, stream: Stream, kinds: Container[str] | None, *, after: int, until: int) -> Iterator[Event]:
         while True:
             where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
             rows = self._db.all(QUERIES.events, page=_PAGE, **where)

@@ -203,7 +203,7 @@ def detail_table(heading: str, rows: Sequence[ResultRow], *, weighs: bool) -> Re
         ReportColumn("bps a trade", "bps a trade", attrgetter("mean_bps"), MEAN),
         ReportColumn("net usd", "net USD", attrgetter("net_usd_e6"), MONEY),
         ReportColumn("weight" if weighs else None, "weight", lambda row: row, WEIGHT_CHANGE),
-        ReportColumn("bps against before", "against before, bps a trade", attrgetter("trend"), TREND),
+        ReportColumn("change (bps)", "change vs earlier chunks, bps a trade", attrgetter("trend"), TREND),
     )
     return ReportTable(columns, rows)
 

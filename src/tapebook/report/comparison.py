@@ -246,7 +246,7 @@ def _differing_inputs(first: BacktestResult, second: BacktestResult) -> dict[str
         pairs = zip(input_rows(first), input_rows(second), strict=True)
         both |= {name: (plain_text(one), plain_text(other)) for (name, one), (_, other) in pairs}
     # The hash of all packets: equal inputs that were told something else differ here.
-    both["told"] = (first.packets_sha256[:16], second.packets_sha256[:16])
+    both["packets"] = (first.packets_sha256[:16], second.packets_sha256[:16])
     return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
 
 

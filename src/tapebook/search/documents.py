@@ -317,7 +317,7 @@ def check_manual(text: str, *, manual: str) -> str:
     if not proposed.strip():
         raise BadInput("the proposed manual is empty: write the whole manual as it should be")
     if has_hidden_characters(proposed.replace("\n", "").replace("\t", "")):
-        raise BadInput("the proposed manual has control characters, or some that are not seen: remove them")
+        raise BadInput("the proposed manual has control or invisible characters: remove them")
     if proposed == manual.strip("\n"):
         raise BadInput("the proposed manual is the one that stands: there is nothing to decide")
     return proposed

@@ -149,7 +149,7 @@ def test_one_run_is_told_in_full(run: Run, facade: SimpleNamespace) -> None:
         "as of     2026-01-05T05:00:00.000Z, 0.2 s after its time",
         "trigger   schedule",
         "engine    trend",
-        "told      1,495 tokens, sha256 249d2e858e3136ce…",
+        "prompt    1,495 tokens, sha256 249d2e858e3136ce…",
         "          system 350",
         "          bars 1,145 (88 of 100 rows)",
         "status    done since 2026-01-05T05:00:01.500Z",

@@ -180,7 +180,7 @@ def print_run(run: Mapping[str, Any]) -> None:
         "trigger": run["trigger"],
         "mode": "dry run: nothing is sent, and nothing counts in an account" if run["dry"] else None,
         "engine": run["engine"],
-        "told": [f"{run['tokens']:,} tokens, sha256 {shorten_on_screen(run['packet_sha256'], 17)}", *parts],
+        "prompt": [f"{run['tokens']:,} tokens, sha256 {shorten_on_screen(run['packet_sha256'], 17)}", *parts],
         "status": f"{run['status']} since {run['completed_at']}" if run["completed_at"] else run["status"],
         "decided": [action_sentence(action) for action in actions],
         "because": [action["reason"] for action in actions],

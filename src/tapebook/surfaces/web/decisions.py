@@ -148,7 +148,7 @@ def _numbers(run: Mapping[str, Any]) -> Markup:
     return figures(
         [
             ("Packet", number(run["tokens"]), "tokens"),
-            ("Delay", f"{run['late_ms'] / 1000:.1f} s", together("due ", moment(run["scheduled_for"], seconds=True))),
+            ("Delay", f"{run['late_ms'] / 1000:.1f} s", f"due {run['scheduled_for'][11:19]} UTC"),
             ("Citations", number(len(run["citations"] or [])), f"{number(len(cited))} cited in the reply"),
             ("Orders", number(len(run["orders"])), plural(len(run["fills"]), "fill")),
             ("Model cost", cost, usage["model"] if usage else "USD, a rule decided"),

@@ -60,12 +60,18 @@ _CHILDREN = [
 ]
 
 
+ALL_TIME = ("L1", "LEGACY")
+"""The layer and the name of all time."""
+
+
 class ShownPeriod(NamedTuple):
     """A span of time of a layer, by the name its layer gives it, and what is known of it by key."""
 
     layer: str
     name: str
     rows: Sequence[Mapping[str, Any]]
+    # All time keeps the mean of its years; what it came to is their sum.
+    years_usd: float | None = None
 
     @property
     def values(self) -> dict[str, Any]:
@@ -75,6 +81,8 @@ class ShownPeriod(NamedTuple):
     @property
     def result_usd(self) -> float | None:
         """What it came to."""
+        if self.years_usd is not None:
+            return self.years_usd
         found = next(
             (value for key, value in self.values.items() if key.endswith("_pnl") and key != "ledger_pnl"), None
         )
@@ -108,6 +116,9 @@ async def _horizons(frame: PageFrame, agent: str, wanted: tuple[str, str]) -> No
         for row in await frame.read(frame.book.horizons.show, agent or None, layer=layer):
             found.setdefault(row["timeframe"], []).append(row)
         periods |= {(layer, name): ShownPeriod(layer, name, rows) for name, rows in found.items()}
+    if ALL_TIME in periods:
+        years = sum(each.result_usd or 0.0 for each in periods.values() if each.layer == "L2")
+        periods[ALL_TIME] = periods[ALL_TIME]._replace(years_usd=years)
     if not periods:
         advice = "A day is rolled up when it has ended, or at once by:"
         frame.html(sheet("Layers", empty("No period yet", advice, "tapebook horizons rollup")))
@@ -130,7 +141,7 @@ def _parent(period: ShownPeriod) -> tuple[str, str] | None:
         return "L2", name[:4]
     if layer == "L4":
         return "L3", f"{name[:4]}-Q{(int(name[5:7]) + 2) // 3}"
-    return {"L3": ("L2", name[:4]), "L2": ("L1", "LEGACY")}.get(layer)
+    return {"L3": ("L2", name[:4]), "L2": ALL_TIME}.get(layer)
 
 
 def _periods_inside(period: ShownPeriod, every: Any) -> list[ShownPeriod]:

@@ -48,6 +48,8 @@ _LESSONS = [
     *(Cells("95 % interval"), Cells("later trades", "num"), Cells("later bps", "num")),
     *(Cells("evidence for", "num"), Cells("against", "num")),
 ]
+# Twenty decides, four hundred ends what was confirmed.
+_MUCH_EVIDENCE = 1_000
 _CHANGES = [Cells("at", "tb-fit"), Cells("change", "tb-fit"), Cells("hypothesis", "long")]
 _RECORDS = [
     *(
@@ -140,9 +142,14 @@ def _lesson_row(lesson: Mapping[str, Any]) -> list[Child]:
         interval(lesson["low_bps"], lesson["effect_bps"], lesson["high_bps"], span=(-widest, widest)),
         number(later["trades"]),
         signed_bps(later["effect_bps"]),
-        f"{later['capital_for']:.2f}",
-        f"{later['capital_against']:.2f}",
+        _evidence_text(later["capital_for"]),
+        _evidence_text(later["capital_against"]),
     ]
+
+
+def _evidence_text(capital: float) -> str:
+    """What a bet made of one dollar; beyond a thousand it only says that it is much."""
+    return f"{capital:.2f}" if capital < _MUCH_EVIDENCE else f"> {_MUCH_EVIDENCE:,}"
 
 
 def _notes(notes: Sequence[Mapping[str, Any]]) -> Markup:
@@ -254,7 +261,7 @@ def providers_sheet(providers: Sequence[Mapping[str, Any]]) -> Markup:
         [
             each["name"],
             number(each["weight"], 2),
-            bar(each["weight"], most) if each["weight"] is not None else "–",
+            bar(each["weight"], most) if each["weight"] is not None else None,
             number(each["n"]),
             signed_bps(each["mean_bps"]["value"]) if each["mean_bps"] else "–",
         ]

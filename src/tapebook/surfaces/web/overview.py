@@ -43,8 +43,10 @@ from tapebook.surfaces.web.markup import (
 PERIODS = {"day": 1, "week": 7, "month": 30, "year": 365, "all": 0}
 """The periods of the selector, in days; zero is all there is."""
 
-# A market moves all the time, and whoever reads a number wants it to stand still for a moment.
-_REDRAW_SECONDS = 5.0
+# A market moves all the time, and whoever reads a number wants it to stand still for a moment. A line of a year takes
+# longer to read, and what is new on it is not seen so soon.
+_REDRAW_SECONDS, _REDRAW_LONG_SECONDS = 5.0, 30.0
+_LONG_PERIODS = ("year", "all")
 # A line for each of so many agents; a table of more is for numbers.
 _SPARKLINES = 12
 _SPARK_POINTS = 40
@@ -78,7 +80,8 @@ def register(book: Tapebook) -> None:
         with page_frame(
             book, "/", title="Overview", lead="All agents of this home", aside=picks("Period", choices)
         ) as frame:
-            await frame.live(lambda: _draw(frame, chosen), every=_REDRAW_SECONDS)
+            every = _REDRAW_LONG_SECONDS if chosen in _LONG_PERIODS else _REDRAW_SECONDS
+            await frame.live(lambda: _draw(frame, chosen), every=every)
 
 
 async def _draw(frame: PageFrame, period: str) -> None:
