@@ -140,7 +140,8 @@ def sweep_with_kills(home: Path, cases: list[SweepCase], *, on_cluster: bool) ->
         book = held.enter_context(tapebook.open(home))
         thread.start()
         # It ends after the cluster, whose own end nobody waits for.
-        held.callback(lambda: (stop.set(), thread.join()))
+        held.callback(thread.join)
+        held.callback(stop.set)
         where = {"cluster": held.enter_context(local_cluster()).scheduler_address} if on_cluster else {"workers": 2}
         found = book.sweep(cases, **where)
     assert killed, "no worker was killed on the way"
