@@ -328,12 +328,32 @@ def test_worker_that_was_too_late_looks_again_at_once(home: Path, monkeypatch: p
             chosen = choose()
             if not first.is_busy:
                 first.turn(wait_seconds=0)
-                assert holders(one) == [chosen[0].deployment]
+                assert holders(one) == [chosen[0][0].deployment]
             return chosen
 
         monkeypatch.setattr(second, "_deployments_for_room", choose_and_sleep)
         second.turn(wait_seconds=0)
         assert first.is_busy and second.is_busy and len(holders(one)) == 2
+
+
+def test_what_is_over_is_recorded_for_all_while_there_is_room_for_few(home: Path) -> None:
+    """Too much to decide: the list never has more than the newest slot and what is being decided."""
+    text = (home / "tapebook.toml").read_text().replace("calls_in_flight = 200", "calls_in_flight = 2")
+    (home / "tapebook.toml").write_text(text)
+    with shops(home, 1) as (one,):
+        one.hire(*(AgentProfile(f"a{number}", ("BTC", "ETH"), cadence_ms=5 * MINUTE) for number in range(8)))
+        asks = Later()
+        worker = one.worker(asks)
+        for slot in range(4):
+            one.clock.advance(START + slot * 5 * MINUTE)
+            one.quote("BTC", "ETH")
+            assert one.list_due() == 16
+            for _ in range(2):
+                asks.ask()
+                worker.turn(wait_seconds=0)
+            assert sum(one.rooms.work.counts_by_state().values()) <= 16 + 2
+        assert worker.made and worker.expired >= 3 * 16 - worker.made - 4
+        assert Counter(run.status for run in one.runs()) == {"held": worker.made, "expired": worker.expired}
 
 
 def test_stale_worker_cannot_fail_a_run_either(two: tuple[Shop, Shop]) -> None:

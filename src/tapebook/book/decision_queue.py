@@ -42,6 +42,13 @@ class QueuedDecision(msgspec.Struct, frozen=True):
     made: bool = False
 
 
+class WaitingCounts(msgspec.Struct, frozen=True):
+    """How many decisions a deployment has to make: of its newest slot, and of older ones, whose time may be over."""
+
+    newest: int
+    older: int
+
+
 class DecisionQueue:
     """The to-do list of one owner."""
 
@@ -69,14 +76,14 @@ class DecisionQueue:
         row = self._db.one(_QUEUE_QUERIES.newest_slot, owner=self._owner, deployment=deployment, symbol=symbol)
         return max((slot for slot in row or () if slot is not None), default=None)
 
-    def waiting_deployments(self, *, most: int) -> dict[str, int]:
-        """How many decisions deployments have to make, first whose last one is the oldest; then by how long they wait.
+    def waiting_deployments(self, *, most: int) -> dict[str, WaitingCounts]:
+        """How much deployments have to decide, first whose last decision is the oldest; then by how long they wait.
 
         So a desk that cannot make them all goes round. Many are decided at the same moment: their order is another
         after every decision, and a function of what is stored, so that no name is better than another.
         """
         rows = self._db.all(_QUEUE_QUERIES.waiting, owner=self._owner)
-        return {row[0]: row[3] for row in nsmallest(most, rows, key=_queue_order)}
+        return {row[0]: WaitingCounts(*row[3:]) for row in nsmallest(most, rows, key=_queue_order)}
 
     def queued_for(self, deployment: str) -> list[QueuedDecision]:
         """What a deployment has to decide, oldest first."""
@@ -121,7 +128,7 @@ class DecisionQueue:
 
 
 def _queue_order(row: Row) -> tuple[int, int, str]:
-    deployment, since, decided_at, _ = row
+    deployment, since, decided_at, *_ = row
     return decided_at, since, short_id(deployment, decided_at)
 
 

@@ -19,16 +19,24 @@ SELECT (
 );
 
 -- name: waiting
--- Deployments with decisions to make: since when, when the last scheduled one was made, 0 before the first, and how many
--- they are. A slot that expired before anybody looked at it is no decision.
+-- Deployments with decisions to make: since when, when the last scheduled one was made, 0 before the first, how many are of
+-- their newest slot, and how many of older ones. A slot that expired before anybody looked at it is no decision.
 SELECT w.deployment, w.since, COALESCE((
     SELECT r.as_of FROM decision_runs r
     WHERE r.owner = :owner AND r.deployment = w.deployment AND r.run_trigger = 'schedule'
         AND NOT (r.status = 'expired' AND r.packet_sha256 = '')
     ORDER BY r.seq DESC LIMIT 1
-), 0), w.waiting
+), 0), w.newest, w.older
 FROM (
-    SELECT deployment, MIN(scheduled_for) AS since, COUNT(*) AS waiting FROM work WHERE owner = :owner GROUP BY deployment
+    SELECT
+        deployment, MIN(scheduled_for) AS since,
+        COUNT(CASE WHEN scheduled_for = last_slot THEN 1 END) AS newest,
+        COUNT(CASE WHEN scheduled_for < last_slot THEN 1 END) AS older
+    FROM (
+        SELECT deployment, scheduled_for, MAX(scheduled_for) OVER (PARTITION BY deployment) AS last_slot
+        FROM work WHERE owner = :owner
+    ) listed
+    GROUP BY deployment
 ) w;
 
 -- name: of

@@ -240,31 +240,37 @@ class Worker:
         for _ in range(_CLAIM_ATTEMPTS):
             if self._waiting or self._in_flight >= self._most:
                 return
-            chosen = self._deployments_for_room()
-            taken = leases.acquire(chosen, most=len(chosen))
+            chosen, late = self._deployments_for_room()
+            taken = leases.acquire([*chosen, *late], most=len(chosen) + len(late))
             self._owed.update(dict.fromkeys(taken, 0))
             # Leases come by name; whoever waited longest is asked about first.
-            for lease in sorted(taken, key=lambda each: chosen.index(each.stream)):
-                self._list(lease)
-            if len(taken) == len(chosen):
+            turns = {stream: turn for turn, stream in enumerate([*chosen, *late])}
+            for lease in sorted(taken, key=lambda each: turns.get(each.stream, len(turns))):
+                self._list(lease, only_late=lease.stream in late)
+            if len(taken) == len(turns):
                 return
 
-    def _deployments_for_room(self) -> list[Stream]:
-        """Deployments with as many decisions as there is room for: what nobody asks about is left to other workers."""
+    def _deployments_for_room(self) -> tuple[list[Stream], list[Stream]]:
+        """Deployments with as many decisions as there is room for, and others with slots whose time may be over.
+
+        What nobody asks about is left to other workers. What is over is recorded for all of them, also while there is
+        too much to decide: else the list would grow by a slot for every turn that a deployment waits.
+        """
         leases, book = self._rooms.leases, self._rooms.book
         held = leases.watch_others() + len(self._owed)
-        waiting = self._rooms.work.waiting_deployments(most=self._batch + held)
+        waiting = self._rooms.work.waiting_deployments(most=2 * self._batch + held)
         counts = {book.stream(name): count for name, count in waiting.items()}
-        chosen, room = list[Stream](), self._most - self._in_flight
-        for stream in leases.available(counts)[: self._batch]:
-            if room <= 0:
-                break
-            chosen.append(stream)
-            room -= counts[stream]
-        return chosen
+        chosen, late, room = list[Stream](), list[Stream](), self._most - self._in_flight
+        for stream in leases.available(counts):
+            if room > 0 and len(chosen) < self._batch:
+                chosen.append(stream)
+                room -= counts[stream].newest
+            elif counts[stream].older and len(late) < self._batch:
+                late.append(stream)
+        return chosen, late
 
-    def _list(self, lease: Lease) -> None:
-        """What a deployment has to decide; what is too late is recorded as such at once."""
+    def _list(self, lease: Lease, *, only_late: bool) -> None:
+        """What a deployment has to decide, or nothing but what is too late, which is recorded as such at once."""
         name = lease.stream.deployment
         items = self._rooms.work.queued_for(name)
         if not items or self._moved_away(name, items):
@@ -281,6 +287,8 @@ class Worker:
         late = [slot for slot in slots if has_expired(slot, now)]
         record_unmade_runs(self._rooms, late, status="expired", error=_EXPIRED_REASON)
         self.expired += len(late)
+        if only_late:
+            return
         in_time = [(item, slot) for item, slot in zip(items, slots, strict=True) if not has_expired(slot, now)]
         tasks = [Task(lease, slot, item) for item, slot in in_time]
         first = {task.item.run_id for task in tasks}
