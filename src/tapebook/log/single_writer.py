@@ -139,14 +139,12 @@ class SingleWriterLog(Log):
                 self._follow(event)
                 self._write_after(previous, event)
 
-    def events(
-        self, stream: Stream, *, after: int = 0, until: int = 2**62, kinds: Container[str] | None = None
-    ) -> Iterator[Event]:
-        """A stream's events in order, of some kinds or of all, those of the transaction under way too."""
+    def events(self, stream: Stream, *, after: int = 0, until: int = 2**62) -> Iterator[Event]:
+        """A stream's events in order, those of the transaction under way too."""
         self.finish_waiting()
         loose = [event for _, event in self._loose.get(stream, ()) if after < event.seq <= until]
-        yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until, kinds=kinds)
-        yield from loose if kinds is None else [event for event in loose if event.kind in kinds]
+        yield from super().events(stream, after=after, until=loose[0].seq - 1 if loose else until)
+        yield from loose
 
     def events_of_kinds(
         self, stream: Stream, kinds: Container[str], *, after: int = 0, until: int = 2**62
