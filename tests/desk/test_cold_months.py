@@ -15,12 +15,12 @@ from tapebook.archive.archives.folder import FolderArchive
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.desk.librarian import OldRunArchiver
-from tapebook.desk.tape_recovery import store_catalogue
 from tapebook.domain.instants import DAY
 from tapebook.domain.market import Mid
 from tapebook.errors import Damaged
 from tapebook.home import DEMO_MARKER, DEMO_START
 from tapebook.ingest.compaction import Watchlists, retention_by_channel
+from tapebook.ingest.tape_recovery import store_catalogue
 from tapebook.settings.config import FILE, with_setting
 from tapebook.surfaces.cli import main
 from tapebook.tape.recovery import decode_catalogue, encode_catalogue

@@ -18,11 +18,11 @@ from pathlib import Path
 from tapebook.anchors import try_anchor_heads
 from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
-from tapebook.desk.tape_recovery import recover_lost_tape
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.instants import iso_text, parse_instant
 from tapebook.errors import BadInput, HomeError
 from tapebook.home import DEMO_START, is_demo_home, process_name
+from tapebook.ingest.tape_recovery import recover_lost_tape
 from tapebook.log import KeyedWrite
 from tapebook.wiring import Rooms
 

@@ -18,10 +18,10 @@ from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
 from tapebook.desk.aging import DemoProgress
 from tapebook.desk.supervisor import await_role
-from tapebook.desk.tape_recovery import recover_lost_tape
 from tapebook.errors import HomeError, RoleLost
 from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home, write_once
 from tapebook.ingest.live import IngestProgress, clock_address, ingest_live
+from tapebook.ingest.tape_recovery import recover_lost_tape
 from tapebook.ingest.world_process import clock_of_source
 from tapebook.report.demo import DemoReport, demo_report
 from tapebook.settings import profiles
