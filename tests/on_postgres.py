@@ -42,6 +42,8 @@ class ServerStore:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        # A test may fork, and what ends in the child is none of its schemas.
+        self._process = os.getpid()
         self._schemas: set[str] = set()
         self._opened: list[Database] = []
         self._open = wiring._open_database
@@ -67,10 +69,12 @@ class ServerStore:
 
     def close(self) -> None:
         """Drops them; a test that leaves its home to the garbage collector leaves its connections too."""
+        if os.getpid() != self._process:
+            return
         for each in self._opened:
             each.close()
         for schema in self._schemas:
-            self._admin(f'DROP SCHEMA "{schema}" CASCADE')
+            self._admin(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
 
     def _keep(self, opened: Database) -> Database:
         self._opened = [each for each in self._opened if not getattr(each, "_ended", False)]

@@ -109,6 +109,7 @@ def test_a_builder_dex_is_resumed_where_it_was_heard_last(tmp_path: Path) -> Non
     rooms.close()
 
 
+@pytest.mark.sqlite_file("breaks the connection to a file")
 def test_a_full_disk_is_reported_and_nothing_received_meanwhile_is_lost(tmp_path: Path) -> None:
     home = weather.make_home(tmp_path / "home")
     said: list[IngestProgress] = []

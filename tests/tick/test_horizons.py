@@ -514,6 +514,7 @@ def test_a_read_that_fails_is_named_and_left_out_again(tmp_path: Path, monkeypat
 OTHER_WORDS = "UPDATE context_versions SET value = 'false' WHERE deployment = '' AND seq > :curated"
 
 
+@pytest.mark.sqlite_file("asks SQLite for the columns of tables")
 def test_what_lies_beyond_a_watermark_changes_no_row(tmp_path: Path) -> None:
     with desk(tmp_path / "home") as floor:
         agent = three_days(floor)

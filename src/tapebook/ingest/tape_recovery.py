@@ -16,7 +16,7 @@ from tapebook.tape.recovery import (
 )
 from tapebook.wiring import Rooms
 
-_LOG = logging.getLogger("tapebook.desk")
+_LOG = logging.getLogger("tapebook.ingest")
 
 
 def recover_lost_tape(rooms: Rooms) -> bool:
