@@ -306,9 +306,10 @@ def _equity_line(rooms: Rooms, deployment: Deployment, since: int | None, until:
         return []
     between = BookRange(rooms.book_db, book, deployment=name, after=0, until=last)
     if since is not None:
-        known = BookRange(rooms.book_db, book, deployment=name, after=book.seq_as_of(name, since), until=last)
-        between = known.from_moment(since)
-    points = [point for point in equity_points(between) if point.at <= until]
+        after = book.seq_as_of(name, since)
+        between = BookRange(rooms.book_db, book, deployment=name, after=after, until=last).from_moment(since)
+    known = equity_points(between, begins_with_first_fill=True)
+    points = [point for point in known if point.at <= until]
     if since is not None and between.after:
         start = equity_at(rooms, deployment, since, seq=between.after, watermark=NO_WATERMARK)
         points = [EquityPoint(since, start), *(point for point in points if point.at > since)]

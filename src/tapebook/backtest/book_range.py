@@ -79,12 +79,12 @@ class BookRange:
 
     def snapshots(self) -> list[AccountValue]:
         """What the account was worth whenever it was valued."""
-        return [AccountValue(*row) for row in self._db.all(_QUERIES.snapshots, **self._where)]
+        return list(map(AccountValue._make, self._db.all(_QUERIES.snapshots, **self._where)))
 
     def balances(self) -> list[AccountValue]:
         """Cash after every posting."""
         rows = self._db.all(_QUERIES.balances, **self._where)
-        return [AccountValue(*row) for row in {row[0]: row for row in rows}.values()]
+        return list(map(AccountValue._make, {row[0]: row for row in rows}.values()))
 
     def insurance_payments(self) -> list[AccountValue]:
         """What an insurance paid, and when."""
@@ -97,10 +97,8 @@ class BookRange:
     def holding_spans(self) -> list[HoldingSpan]:
         """When positions were held, by entry; what came after the end is not known yet."""
         rows = self._db.all(_QUERIES.spans, **self._where)
-        return [
-            HoldingSpan(entry, entered, *((None, None) if end is None or end > self.until else (end, at)))
-            for entry, entered, end, at in rows
-        ]
+        ended = ((*row[:2], None, None) if row[2] is None or row[2] > self.until else row for row in rows)
+        return list(map(HoldingSpan._make, ended))
 
     def ended_trades(self) -> list[TradeOutcome]:
         """The trades that ended, oldest exit first."""

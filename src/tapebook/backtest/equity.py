@@ -54,16 +54,19 @@ class Drawdown(NamedTuple):
     ppm: int
 
 
-def equity_points(book: BookRange) -> list[EquityPoint]:
-    """Equity whenever the book knows it, in the order of the log; time never goes back."""
+def equity_points(book: BookRange, *, begins_with_first_fill: bool = False) -> list[EquityPoint]:
+    """Equity whenever the book knows it, in the order of the log; time never goes back.
+
+    An account into which fills of the past were imported was opened after them: with `begins_with_first_fill` its line
+    begins with the first of them.
+    """
     points: list[EquityPoint] = []
     paid, place, insured = book.insurance_payments(), 0, 0
     for seq, at, usd in _known_equity(book):
         while place < len(paid) and paid[place].seq <= seq:
             insured, place = insured + paid[place].usd_e6, place + 1
         # A fill that was learned late is booked with its own, earlier time; the line goes on where it is.
-        if len(points) == 1 and at < points[0].at:
-            # What an account began with was there before fills of the past that were imported into it.
+        if begins_with_first_fill and len(points) == 1 and at < points[0].at:
             points[0] = points[0]._replace(at=at)
         points.append(EquityPoint(max(at, points[-1].at) if points else at, usd, insured))
     return points
@@ -86,8 +89,10 @@ def _known_equity(book: BookRange) -> Iterator[tuple[int, int, int]]:
         if what == "valued":
             yield seq, at, usd
             continue
-        held += {"open": 1, "close": -1}.get(what, 0)
-        cash = usd if what == "cash" else cash
+        if what == "cash":
+            cash = usd
+        else:
+            held += 1 if what == "open" else -1
         if what != "open" and not held:
             flat = (seq, at, cash)
     if flat is not None:

@@ -133,8 +133,8 @@ class HomeTotals(msgspec.Struct):
         return ", ".join([*parts, *(text for count, text in rare if count)])
 
 
-# How many events are read for a line to begin with, and how many times as many when that was too few.
-_EVENTS_PER_LINE = 8
+# How many events are read for a line to begin with; when that was too few, twice as many before them, and so on.
+_EVENTS_PER_LINE = 4
 _START = (0, "", 0)
 
 
@@ -190,21 +190,22 @@ class HomeEvents:
         Of long streams no more is read than that takes: an import is a million events of one moment.
         """
         log, book = self._rooms.log, self._rooms.book
-        heads, depth = log.heads(book.owner), _EVENTS_PER_LINE * most
+        reached, found, step = log.heads(book.owner), list[Event](), _EVENTS_PER_LINE * most
         while True:
-            found, begins = list[Event](), list[tuple[int, str, int]]()
-            for name, newest in heads.items():
-                stream, after = book.stream(name), max(self._seen.get(name, 0), newest - depth)
-                found += list(log.events_of_kinds(stream, _LINES, after=after, until=newest))
-                first = log.event(stream, after + 1) if newest - depth == after > 0 else None
+            begins = list[tuple[int, str, int]]()
+            for name, until in reached.items():
+                stream, seen = book.stream(name), self._seen.get(name, 0)
+                after = reached[name] = max(seen, until - step)
+                found += list(log.events_of_kinds(stream, _LINES, after=after, until=until))
+                first = log.event(stream, after + 1) if after > seen else None
                 begins += [] if first is None else [_place(first)]
             # Before the first event of a stream that was cut off, something of it may be missing.
-            found = sorted((each for each in found if _place(each) >= max(begins, default=_START)), key=_place)
-            lines = _with_missed_together([line for event in found for line in self._lines(event)])
+            whole = sorted((each for each in found if _place(each) >= max(begins, default=_START)), key=_place)
+            lines = _with_missed_together([line for event in whole for line in self._lines(event)])
             # One more than is asked for: slots that were missed together may go on before it.
             if not begins or len(lines) > most:
                 return [*lines, *self._market.new_lines(self._rooms.clock.now())][-most:]
-            depth *= _EVENTS_PER_LINE
+            step *= 2
 
     def _lines(self, event: Event) -> Iterable[HomeEvent]:
         make = _LINES.get(event.kind)

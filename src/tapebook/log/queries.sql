@@ -80,6 +80,15 @@ SELECT seq, kind, schema_version, happened_at, known_at, body, packed, hash FROM
 WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until
 ORDER BY seq LIMIT :page;
 
+-- name: kinds_of_page
+-- Which kinds a slice of a stream's rows has, how many of each and the newest: bodies are not read for it.
+SELECT kind, COUNT(*), MAX(seq) FROM (
+    SELECT seq, kind FROM log_events
+    WHERE owner = :owner AND deployment = :deployment AND seq > :after AND seq <= :until
+    ORDER BY seq LIMIT :page
+) AS slice
+GROUP BY kind;
+
 -- name: packs
 -- The packs with events of a slice of a stream, in order. No two overlap, so only one can have begun before it.
 SELECT first_seq, last_seq, events, first_known_at, known_at, hash, archive_key FROM log_packs

@@ -392,8 +392,10 @@ class Log:
     def _read_events(self, stream: Stream, kinds: Container[str] | None, *, after: int, until: int) -> Iterator[Event]:
         while True:
             where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
-            rows = self._db.all(QUERIES.events, page=_PAGE, **where)
-            end = rows[-1][0] if len(rows) == _PAGE else until
+            end = None if kinds is None else self._end_of_page_without(kinds, where)
+            rows = self._db.all(QUERIES.events, page=_PAGE, **where) if end is None else []
+            is_last = len(rows) < _PAGE if end is None else end == until
+            end = (until if is_last else rows[-1][0]) if end is None else end
             # Packs after rows: what leaves in between is seen twice, and not missed.
             packs = self._packs(stream, after=after, until=end)
             # Before they are unpacked, which takes longest.
@@ -401,9 +403,17 @@ class Log:
             found = (self._event(stream, row) for row in wanted)
             merged = self._merge_with_packs(stream, found, packs, after=after, until=end) if packs else found
             yield from merged if kinds is None else (event for event in merged if event.kind in kinds)
-            if len(rows) < _PAGE:
+            if is_last:
                 return
             after = end
+
+    def _end_of_page_without(self, kinds: Container[str], where: Mapping[str, Any]) -> int | None:
+        """Where a page of rows ends that has none of some kinds; None when it has some, and has to be read."""
+        found = self._db.all(QUERIES.kinds_of_page, page=_PAGE, **where)
+        if any(kind in kinds for kind, _, _ in found):
+            return None
+        is_full = sum(count for _, count, _ in found) == _PAGE
+        return max(newest for _, _, newest in found) if is_full else int(where["until"])
 
     def event(self, stream: Stream, seq: int) -> Event | None:
         """One event by its number."""

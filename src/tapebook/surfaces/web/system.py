@@ -51,7 +51,8 @@ def register(book: Tapebook) -> None:
 
 
 async def _logs(frame: PageFrame, kind: str) -> None:
-    events = await frame.read(frame.book.events, most=1000)
+    # Of one kind there are few among the newest.
+    events = await frame.read(frame.book.events, most=5 * _SHOWN if kind else _SHOWN)
     # Only kinds that happened can be chosen.
     kinds = sorted({each["event"] for each in events})
     choices = [("all", "/logs", not kind)] + [(each, f"/logs?{query_of(kind=each)}", each == kind) for each in kinds]
