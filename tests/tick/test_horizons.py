@@ -313,7 +313,7 @@ def learned(home: Path, agent: Deployment, *, dies_at: int = 0) -> tuple[Tables,
 
     try:
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("_execute", "_execute_many"):
+            for name in ("_execute", "many"):
                 patch.setattr(real, name, dying(getattr(real, name)))
             learn_what_is_due(rooms, agent)
     finally:

@@ -303,10 +303,18 @@ def draft_event(happened_at: int, body: msgspec.Struct) -> Draft:
     return Draft(EVENT_KINDS[kind], happened_at, text)
 
 
+class _StandIn(str):
+    """The text of an event whose body is late, with the body as far as it is known."""
+
+    __slots__ = ("known",)
+
+    known: msgspec.Struct
+
+
 def late_event(happened_at: int, body: Body, finish: Callable[[Body], Body]) -> LateDraft:
     """An event about to be appended whose body is not all worked out: `finish` does that when it is chained."""
-    # A text of its own, so that it stands for this body alone.
-    kind, stand_in = type(body), f"late {happened_at}"
+    kind, stand_in = type(body), _StandIn("late")
+    stand_in.known = body
 
     def finished_text() -> str:
         whole = finish(body)
@@ -314,15 +322,15 @@ def late_event(happened_at: int, body: Body, finish: Callable[[Body], Body]) -> 
         _last_bodies[kind] = text, whole
         return text
 
-    _last_bodies[kind] = stand_in, body
     return LateDraft(EVENT_KINDS[kind], happened_at, stand_in, finish=finished_text)
 
 
 def event_body(event: Event, kind: type[Body]) -> Body:
     """The typed body of an event."""
-    kept = _last_bodies.get(kind)
-    if kept is None or kept[0] is not event.body:
-        kept = _last_bodies[kind] = event.body, _DECODERS[kind].decode(event.body)
+    kept, text = _last_bodies.get(kind), event.body
+    if kept is None or kept[0] is not text:
+        known = text.known if isinstance(text, _StandIn) else _DECODERS[kind].decode(text)
+        kept = _last_bodies[kind] = text, known
     body: Body = kept[1]
     return body
 
