@@ -53,9 +53,11 @@
     const name = event.target.dataset && event.target.dataset.keep;
     if (name && event.target.isConnected) opened.set(name, event.target.open);
   }, true);
-  new MutationObserver(() => {
-    for (const part of document.querySelectorAll(".tb-unseen details[data-keep]"))
-      if (opened.has(part.dataset.keep)) part.open = opened.get(part.dataset.keep);
+  // Whatever is new, and not only what is still out of sight: a part may be put in its place together with its content.
+  new MutationObserver((changes) => {
+    const added = changes.flatMap((change) => [...change.addedNodes]).filter((node) => node instanceof Element);
+    for (const part of added.flatMap((node) => [node, ...node.querySelectorAll("details[data-keep]")]))
+      if (part.matches("details[data-keep]") && opened.has(part.dataset.keep)) part.open = opened.get(part.dataset.keep);
   }).observe(document.documentElement, { childList: true, subtree: true });
 
   let waiting = 0;
