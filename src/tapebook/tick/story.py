@@ -2,13 +2,14 @@
 
 1. `prepare_decision` finishes what an earlier attempt may have left (`execute_orders`, `reconcile_account`), learns
    what is due (`learn_what_is_due`), reads every room as of now (`gather_situation`) and makes the packet
-   (`assemble_packet`): a killed process loses nothing;
+   (`PreparedDecision.packet`): a killed process loses nothing;
 2. the engine answers, once, with no transaction open; a stored answer is not asked for again (`stored_answer`);
 3. `conclude_decision` parses the answer, evaluates it against the account as it is now, and records the decision
    with its intended orders before anything leaves;
 4. `execute_orders` hands the orders over, `reconcile_account` books what came of them.
 
-A worker calls the same four with many decisions in flight; a backtest and `tapebook tick` call them in a row.
+A worker calls the same four with many decisions in flight; a backtest and `tapebook tick` call them in a row. A
+backtest has packets written `late`, those of many decisions together: rules need only the facts (`ask_engine`).
 
 A shadow (`shadow_tick`) is a second decision on the same tick with another context profile, recorded and never
 traded. It knows exactly what the real decision knew: the same moment, the same watermarks. It is made when the real
