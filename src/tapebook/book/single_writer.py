@@ -17,7 +17,8 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.book.events import EVENT_KINDS, DeskFlattened
 from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
-from tapebook.book.store import MOST_UNDER_WAY, NO_LIMIT, AccountSnapshot, Book
+from tapebook.book.records import NO_LIMIT
+from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, Book
 from tapebook.db import Database
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR
