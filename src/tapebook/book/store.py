@@ -37,6 +37,7 @@ _RUNS_NAMED = 5
 
 _RUN_DECIDED = ev.EVENT_KINDS[ev.RunDecided]
 _DECISION_ENDS = frozenset((ev.EVENT_KINDS[ev.RunEnded], ev.EVENT_KINDS[ev.OrderEnded]))
+_DECISION_KINDS = _DECISION_ENDS | {_RUN_DECIDED}
 # A decision by itself moves no account, and a mark is a snapshot: every tick has both.
 _ACCOUNT_KINDS = {*ev.EVENT_KINDS.values(), SET_BACK_KIND} - {_RUN_DECIDED, ev.EVENT_KINDS[ev.MarksObserved]}
 
@@ -122,7 +123,6 @@ class Book(BookRecords):
         self._account_cache = ReadCache(log, _ACCOUNT_KINDS)
         self._owner_cache = ReadCache(log, ev.EVENT_KINDS.values())
         self._set_back_cache = ReadCache(log, (SET_BACK_KIND,))
-        self._decision_changes = ReadCache(log, {_RUN_DECIDED, *_DECISION_ENDS})
         self._decisions: dict[str, _Decisions] = {}
 
     def stream(self, deployment: str = "") -> Stream:
@@ -150,10 +150,10 @@ class Book(BookRecords):
 
     def _known_decisions(self, deployment: str, seq: int) -> _Decisions | None:
         """What is kept as of a sequence number, which may be nothing yet; None for one that is not the newest."""
-        since = self._decision_changes.last_change(self._streams[deployment], seq=seq)
-        if since is None:
+        changed = self._log.last_change_seq(self._streams[deployment], _DECISION_KINDS, seq=seq)
+        if changed is None or changed > seq:
             return None
-        kept = self._decisions.get(deployment)
+        since, kept = (self._log.generation, changed), self._decisions.get(deployment)
         if kept is None or kept.since != since:
             kept = self._decisions[deployment] = _Decisions(since)
         return kept
@@ -172,10 +172,13 @@ class Book(BookRecords):
             # A slot that expired before anybody looked at it is no decision.
             if run.status != "expired" or run.packet_sha256:
                 kept.runs[run.symbol] = run
-            rules = [verdict.rule for verdict in run.verdicts if verdict.rule is not None]
-            if rules or (run.status == "rejected" and run.error):
+            if run.status == "rejected" and run.error:
                 kept.refused = None
-        kept.since = self._decision_changes.last_change(stream, seq=events[-1].seq)
+            for verdict in run.verdicts:
+                if verdict.rule is not None:
+                    kept.refused = None
+        changed = self._log.last_change_seq(stream, _DECISION_KINDS, seq=events[-1].seq)
+        kept.since = None if changed is None else (self._log.generation, changed)
 
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
@@ -225,15 +228,13 @@ class Book(BookRecords):
 
     def _agent_record(self, name: str, version: int | None) -> tuple[int, AgentProfile, int | None] | None:
         """A version of an agent, its profile, and when that ended the agent, if it is the newest and did."""
-        if not self._log.reads_once:
-            return self._read_agent(name, version)
-        # While decisions are made together, read again only when the owner's stream has moved.
-        key, read = ("agent", name, version), partial(self._read_agent, name, version)
-        return self._owner_cache.read(key, self._streams[""], seq=self.head(), read=read)
-
-    def _read_agent(self, name: str, version: int | None) -> tuple[int, AgentProfile, int | None] | None:
         query = QUERIES.agent if version is None else QUERIES.agent_version
-        row = self._db.one(query, owner=self.owner, agent=name, version=version)
+        read = partial(self._db.one, query, owner=self.owner, agent=name, version=version)
+        # While decisions are made together, read again only when the owner's stream has moved.
+        if self._log.reads_once:
+            row = self._owner_cache.read(("agent", name, version), self._streams[""], seq=self.head(), read=read)
+        else:
+            row = read()
         return (row[0], msgspec.json.decode(row[1], type=AgentProfile), row[2]) if row else None
 
     def agent_as_of(self, name: str, *, as_of: int, removed: bool = False) -> tuple[int, AgentProfile] | None:
@@ -287,9 +288,9 @@ class Book(BookRecords):
     def halts(self) -> dict[str, str]:
         """What may not trade now, with the reason that was given: deployments, or an empty name for all of them."""
         read = partial(self._db.all, QUERIES.halts, owner=self.owner)
-        if not self._log.reads_once:
-            return dict(read())
-        return dict(self._owner_cache.read("halts", self._streams[""], seq=self.head(), read=read))
+        if self._log.reads_once:
+            return dict(self._owner_cache.read("halts", self._streams[""], seq=self.head(), read=read))
+        return dict(read())
 
     def flatten_due(self, deployment: str) -> dict[str, int]:
         """Symbols with something left that had begun when somebody wanted it flat, each with when that was last."""
@@ -387,8 +388,18 @@ class Book(BookRecords):
         event = self._log.event(self._streams[row[2]], row[-1])
         if event is None:
             raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
-        actions = self._db.all(QUERIES.actions, owner=self.owner, run_id=run_id)
-        return _run_of_row(row, actions, body=event.body)
+        # What only the event says; the columns stand in the order of the struct's fields, with four for its watermarks.
+        details = _RUN_DETAILS.decode(event.body).run
+        before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
+        actions, verdicts = list[Action](), list[Verdict]()
+        for each in self._db.all(QUERIES.actions, owner=self.owner, run_id=run_id):
+            action: Row = (*each[:9], tuple(msgspec.json.decode(each[9])))
+            actions.append(Action(*action))
+            verdicts.append(Verdict(bool(each[10]), each[11], each[12], tuple(msgspec.json.decode(each[13]))))
+        reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
+        usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
+        fields: Row = (*before, tuple(actions), tuple(verdicts), *reply_values, usage, causes, row[29], details.mark)
+        return DecisionRun(*fields)
 
     def find_run(self, text: str) -> DecisionRun:
         """The decision whose id begins with a text; UnknownName when none or several do."""
@@ -518,19 +529,3 @@ class Book(BookRecords):
 
 def _removed_text(name: str, removed_at: int) -> str:
     return f"{name} was removed at {iso_text(removed_at)}: `tapebook agents add {name}` brings it back"
-
-
-def _run_of_row(row: Row, acted: Sequence[Row], *, body: str) -> DecisionRun:
-    """A decision of its columns, those of its actions, and what only its event says."""
-    details = _RUN_DETAILS.decode(body).run
-    # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
-    actions, verdicts = list[Action](), list[Verdict]()
-    for each in acted:
-        action: Row = (*each[:9], tuple(msgspec.json.decode(each[9])))
-        actions.append(Action(*action))
-        verdicts.append(Verdict(bool(each[10]), each[11], each[12], tuple(msgspec.json.decode(each[13]))))
-    reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
-    usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, tuple(actions), tuple(verdicts), *reply_values, usage, causes, row[29], details.mark)
-    return DecisionRun(*fields)

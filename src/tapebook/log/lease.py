@@ -138,21 +138,29 @@ class Leases:
     @contextmanager
     def holding(self, stream: Stream) -> Iterator[Lease]:
         """Holds one stream for a while; Busy when its holder is alive, and a wait when that is not known yet."""
+        where = {"owner": stream.owner, "deployment": stream.deployment, "holder": self._holder}
+        row = self._db.one(_QUERIES.take_free, **where)
+        lease = self._await_lease(stream) if row is None else Lease(stream, self._holder, row[0])
+        self.in_hand[stream] = lease
+        self._lost.discard(stream)
+        try:
+            yield lease
+        finally:
+            self.release([lease])
+
+    def _await_lease(self, stream: Stream) -> Lease:
+        """The lease of a stream that somebody holds, once that counts as dead; Busy when it gives a sign of life."""
         first: _SeenHeartbeat | None = None
         while True:
             self.watch_others()
             taken = self.acquire([stream], most=1)
             if taken:
-                break
+                return taken[0]
             sign = self._seen.get(stream)
             if first is not None and sign is not None and (sign.epoch, sign.beat) != (first.epoch, first.beat):
                 raise Busy(f"{stream.name} is in the hands of {sign.holder}, which is at work; try again in a moment")
             first = first or sign
             self._sleep(_POLL_SECONDS)
-        try:
-            yield taken[0]
-        finally:
-            self.release(taken)
 
     def heartbeat_if_due(self) -> list[Lease]:
         """Sends a heartbeat when one is due; returns the leases that were lost."""
