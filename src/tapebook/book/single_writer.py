@@ -316,7 +316,7 @@ class SingleWriterBook(Book):
 
     def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
         """Writes events and their rows; nobody else writes, and what a tick asks of them is in the fold."""
-        return self._log.append(self.stream(deployment), drafts, expected_seq=expected_seq)
+        return self._log.append(self._streams[deployment], drafts, expected_seq=expected_seq)
 
     def record_set_back(self, deployment: str = "") -> None:
         """Nothing: virtual time never goes back."""

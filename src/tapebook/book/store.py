@@ -429,7 +429,7 @@ class Book(BookRecords):
 
     def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
-        return bool(self.working_orders(deployment) or self.account(deployment, seq=self.head(deployment)).open_trades)
+        return bool(self.account(deployment, seq=self.head(deployment)).open_trades or self.working_orders(deployment))
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and how far it had read the book."""

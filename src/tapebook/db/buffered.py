@@ -92,6 +92,10 @@ class BufferedDatabase:
         self._flush({table} & self._waiting.keys())
         self._db.insert_rows(table, columns, rows)
 
+    def copy_to(self, path: str) -> bool:
+        """Copies the file of the other database, if it is one."""
+        return self._db.copy_to(path)
+
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""
         if self._before_reads is not None:

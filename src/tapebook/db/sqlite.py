@@ -135,7 +135,7 @@ class SqliteDatabase:
         """Inserts rows, many to a statement."""
         self.many(Query.insert(table, columns), rows)
 
-    def copy_to(self, path: str) -> None:
+    def copy_to(self, path: str) -> bool:
         """Copies what is committed now to a new file, for its owner alone, while others go on writing."""
         _make_private(path)
         with self._errors_translated():
@@ -147,6 +147,7 @@ class SqliteDatabase:
                     copy.step(-1)
             finally:
                 target.close()
+        return True
 
     def execute_script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""

@@ -38,6 +38,9 @@ Follower = Callable[[Event], None]
 class SingleWriterLog(Log):
     """A log that remembers where its streams end, and shows every event to whoever follows along."""
 
+    # What followers have seen cannot be taken back one by one: the whole transaction ends.
+    takes_back_appends = False
+
     def __init__(
         self, db: Database, projections: Sequence[Projection], *, clock: LogClock, fetch: Fetch = lambda key: None
     ) -> None:

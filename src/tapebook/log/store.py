@@ -261,6 +261,9 @@ class _Pack(msgspec.Struct, frozen=True):
 class Log:
     """All streams of one database; `fetch` reads the archive, where old events may be, `written` counts its own."""
 
+    takes_back_appends = True
+    """Whether an append that failed leaves nothing behind, so that whoever made it may go on."""
+
     def __init__(
         self,
         db: Database,
