@@ -181,7 +181,7 @@ def worst(measured: Measured) -> str:
 # Functions whose results depend on their arguments alone, which are small and come again: texts, figures, files.
 PURE_CACHES = {
     "backtest/identity.py": {"package_sha256"},
-    "book/projection.py": {"_json_texts"},
+    "book/events.py": {"_json_texts"},
     "broker/margin.py": {"_margin_tables", "_known_tiers"},
     "context/assemble.py": {"system_message"},
     "context/formatting.py": {

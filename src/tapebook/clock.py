@@ -97,6 +97,5 @@ async def _sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def elapsed_seconds() -> float:
-    """Monotonic seconds, for progress, timeouts and pacing; never for market time."""
-    return time.monotonic()
+elapsed_seconds = time.monotonic
+"""Monotonic seconds, for progress, timeouts and pacing; never for market time."""

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tapebook.clock import SystemClock, elapsed_seconds
@@ -99,13 +100,6 @@ def exclusive_lock(path: Path, what: str = "book") -> Iterator[None]:
 
 
 @contextmanager
-def shared_lock(path: Path) -> Iterator[None]:
-    """Writes in the book of a home beside others who do the same: leases keep them apart, and a single writer waits."""
-    with _file_lock(path, "book", fcntl.LOCK_SH):
-        yield
-
-
-@contextmanager
 def role_lock(path: Path, role: str) -> Iterator[None]:
     """Holds a role of a home, of which there is one at a time; a process that is killed holds nothing any more."""
     with _file_lock(path, role, fcntl.LOCK_EX, refusal=lambda process: role_taken_message(role, str(path), process)):
@@ -148,3 +142,7 @@ def _file_lock(path: Path, what: str, how: int, *, refusal: Callable[[str], str]
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+shared_lock = partial(_file_lock, what="book", how=fcntl.LOCK_SH)
+"""Writes in the book of a home beside others who do the same: leases keep them apart, and a single writer waits."""

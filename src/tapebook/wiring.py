@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tapebook import plug
 from tapebook.archive import SpooledArchive, open_archive
 from tapebook.book.decision_queue import DecisionQueue, StoredReplies
-from tapebook.book.projection import PROJECTION
+from tapebook.book.events import PROJECTION
 from tapebook.book.single_writer import SingleWriterBook
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book

@@ -8,7 +8,7 @@ import pytest
 
 from tapebook.archive import ArchiveFinding, ArchiveReference, SpooledArchive, put_content
 from tapebook.archive.archives.folder import FolderArchive
-from tapebook.archive.port import content_key
+from tapebook.domain.canonical import content_key
 
 
 @pytest.fixture

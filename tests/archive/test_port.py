@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.archive.port import content_key, open_archive, put_content
+from tapebook.archive.port import open_archive, put_content
+from tapebook.domain.canonical import content_key
 from tapebook.errors import Fix
 
 

@@ -17,9 +17,9 @@ from tapebook.anchors import AnchorTimer
 from tapebook.archive import ArchiveReference, SpooledArchive
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.archives.s3 import BucketArchive
-from tapebook.archive.port import content_key
 from tapebook.desk import roles
 from tapebook.desk.roles import RoleProgress, StopSignal
+from tapebook.domain.canonical import content_key
 from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tapebook.archive import ArchiveReference, SpooledArchive, SpoolState, put_content
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.packs import make_pack, pack_key, pack_places, packed_group
-from tapebook.archive.port import content_key
 from tapebook.archive.spool import Segments, finished_segment, segment_files
+from tapebook.domain.canonical import content_key
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tests.matrix import examples
 

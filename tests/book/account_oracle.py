@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.book.events import Posting, apply_fill, apply_funding
+from tapebook.book.events import Posting
 from tapebook.book.materializer import (
     CloseTrade,
     FlipTrade,
@@ -24,6 +24,8 @@ from tapebook.book.materializer import (
     Op,
     OpenTrade,
     UpdateMfeMae,
+    apply_fill,
+    apply_funding,
     reconcile_portfolio_delta,
 )
 from tapebook.domain.order import Fill, FundingPayment

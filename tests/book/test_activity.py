@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
-from tapebook.book.events import Posting
+from tapebook.book.events import PROJECTION, TABLES, Posting
 from tapebook.book.materializer import (
     Account,
     LastClose,
@@ -23,8 +23,8 @@ from tapebook.book.materializer import (
     settle_fill,
     settle_funding,
 )
-from tapebook.book.projection import PROJECTION, TABLES
-from tapebook.book.store import _QUERIES, MIGRATIONS, MOST_UNDER_WAY, Book
+from tapebook.book.records import QUERIES
+from tapebook.book.store import MIGRATIONS, MOST_UNDER_WAY, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
@@ -372,7 +372,7 @@ WHERE = TIMES | {"owner": "o", "deployment": "d", "most": MOST_UNDER_WAY, "parti
 @pytest.mark.parametrize("name", [*TIMED, "open_trades"])
 def test_every_table_is_searched_by_its_index(name: str) -> None:
     """No statistics, as in every new home: the plan must not need them."""
-    query = getattr(_QUERIES, name)
+    query = getattr(QUERIES, name)
     with closing(connect(":memory:")) as db:
         migrate(db, (LOG, MIGRATIONS))
         plan = [row[3] for row in db.all(_explained(query), **WHERE)]

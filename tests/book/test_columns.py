@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from tapebook.book import events as ev
-from tapebook.book.events import order_client_id
+from tapebook.book.events import PROJECTION, order_client_id
 from tapebook.book.materializer import Account, TradeCause, settle_fill
-from tapebook.book.projection import PROJECTION
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tapebook.book import events as ev
 from tapebook.book.decision_queue import DecisionQueue, KnownAsOf, QueuedDecision
-from tapebook.book.projection import PROJECTION
+from tapebook.book.events import PROJECTION
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate

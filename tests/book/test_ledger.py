@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.book.events import Posting, apply_fill, apply_funding, apply_insurance
+from tapebook.book.events import Posting
+from tapebook.book.materializer import apply_fill, apply_funding, apply_insurance
 from tapebook.domain.money import E6, E8, notional_usd_e6, to_units
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio, Position

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from tapebook.book.events import apply_fill
 from tapebook.book.materializer import (
     CloseTrade,
     FlipTrade,
@@ -20,6 +19,7 @@ from tapebook.book.materializer import (
     Op,
     OpenTrade,
     UpdateMfeMae,
+    apply_fill,
     reconcile_portfolio_delta,
 )
 from tapebook.domain.instants import HOUR, MINUTE

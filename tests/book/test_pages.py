@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
+from tapebook.book.events import PROJECTION
 from tapebook.book.materializer import TradeCause, settle_fill
 from tapebook.book.pages import BookPages, RunAsOf, TradeAsOf
-from tapebook.book.projection import PROJECTION
-from tapebook.book.store import MIGRATIONS, ActionRecord, Book, OrderRecord, RunRecord
+from tapebook.book.records import ActionRecord, OrderRecord, RunRecord
+from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.instants import HOUR

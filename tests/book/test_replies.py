@@ -7,7 +7,7 @@ import pytest
 
 from tapebook.book import events as ev
 from tapebook.book.decision_queue import StoredReplies, StoredReply
-from tapebook.book.projection import PROJECTION
+from tapebook.book.events import PROJECTION
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book import events as ev
-from tapebook.book.events import Posting, order_client_id
+from tapebook.book.events import PROJECTION, TABLES, Posting, order_client_id
 from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding, settle_marks
-from tapebook.book.projection import PROJECTION, TABLES
 from tapebook.book.store import MIGRATIONS, AccountSnapshot, Book
 from tapebook.book.totals import TradeTotals
 from tapebook.clock import VirtualClock

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tapebook.book import events as ev
+from tapebook.book.events import PROJECTION
 from tapebook.book.materializer import TradeCause, settle_fill
-from tapebook.book.projection import PROJECTION
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.book.projection import PROJECTION
+from tapebook.book.events import PROJECTION
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.book.totals import TradeTotals
 from tapebook.clock import VirtualClock

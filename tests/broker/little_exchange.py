@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from tapebook.book.events import apply_fill, apply_funding
+from tapebook.book.materializer import apply_fill, apply_funding
 from tapebook.broker import OrderState, brokers
 from tapebook.broker.port import OrderStatus
 from tapebook.domain.money import notional_usd_e6

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.book.events import apply_fill, apply_funding, apply_insurance
+from tapebook.book.materializer import apply_fill, apply_funding, apply_insurance
 from tapebook.broker import (
     BookedAccount,
     Broker,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tapebook import plug
 from tapebook.archive import Archive, put_cold, put_content
 from tapebook.archive.archives.s3 import BucketArchive
-from tapebook.archive.port import content_key, verified_content
-from tapebook.domain.canonical import sha256_hex
+from tapebook.archive.port import verified_content
+from tapebook.domain.canonical import content_key, sha256_hex
 from tapebook.errors import BadInput, Damaged
 from tests.archive.s3_server import S3Server, s3_server
 from tests.contracts.archivist import FOLDER, content

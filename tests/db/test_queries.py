@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.book import pages, store
+from tapebook.book import pages, records
 from tapebook.db import Database, Queries, Query, migrate
 from tapebook.db.database import _parse_queries
 from tapebook.tape import families
@@ -109,7 +109,7 @@ def test_every_query_is_understood_by_both_databases(database: Database) -> None
     files.remove(PACKAGE / "book/queries.sql")
     files.remove(PACKAGE / "book/pages.sql")
     asked = [query for path in files for query in _parse_queries(path.read_text("utf-8")).values()]
-    asked += [*store._QUERIES, *pages._QUERIES]
+    asked += [*records.QUERIES, *pages._QUERIES]
     # One file serves all families of market rows, each with its own table.
     asked += [query for family in families.ALL_FAMILIES for query in family.queries]
     for query in asked:

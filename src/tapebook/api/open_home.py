@@ -69,7 +69,8 @@ class OpenHome:
     @contextmanager
     def write(self) -> Iterator[Rooms]:
         """The rooms that may write, for one thread at a time."""
-        self._require_open()
+        if self._closed:
+            raise self._closed_error()
         with self._write_lock:
             before, self._in_hand.rooms = getattr(self._in_hand, "rooms", None), self.writer
             try:
@@ -91,7 +92,8 @@ class OpenHome:
     @contextmanager
     def read(self) -> Iterator[Rooms]:
         """Rooms to read with, for this thread alone."""
-        self._require_open()
+        if self._closed:
+            raise self._closed_error()
         held: Rooms | None = getattr(self._in_hand, "rooms", None)
         if held is not None:
             yield held
@@ -123,15 +125,14 @@ class OpenHome:
             return
         rooms = self.writer
         # A folder of documents is thousands of events, which are no reason to be thousands of moments ahead.
-        now = max(self.demo_clock.now(), rooms.tape.head()[1])
-        for stream in rooms.log.streams():
-            if stream != rooms.documents.stream:
-                now = max(now, rooms.log.head(stream).known_at + 1)
-        self.demo_clock.advance(now)
+        written = rooms.log.newest_known_at(rooms.book.owner, without=rooms.documents.stream.deployment)
+        self.demo_clock.advance(max(self.demo_clock.now(), rooms.tape.head()[1], written + 1))
 
     def play_market_on(self, deployments: Sequence[str]) -> bool:
         """Moves the market of a demo home on until market orders of deployments have ended; False if none waits."""
         clock, rooms = self.demo_clock, self.writer
+        if clock is None:
+            return False
 
         def is_done() -> bool:
             for each in deployments:
@@ -140,7 +141,7 @@ class OpenHome:
                         return False
             return True
 
-        if clock is None or is_done():
+        if is_done():
             return False
         # The demo brings the whole desk and an event loop, which no other call needs.
         import asyncio
@@ -150,9 +151,8 @@ class OpenHome:
         asyncio.run(play_until(rooms, clock, until=is_done))
         return True
 
-    def _require_open(self) -> None:
-        if self._closed:
-            raise HomeError(f"{self.writer.home} was closed: open it again")
+    def _closed_error(self) -> HomeError:
+        return HomeError(f"{self.writer.home} was closed: open it again")
 
     def discard_readers(self) -> None:
         """Has readers opened anew: what they remember was computed again, though nothing was appended."""

@@ -48,7 +48,8 @@ class Runs(HomePart):
             moment = self._home.moment(as_of)
             then = moment if as_of is not None and version is None else None
             deployment = rooms.book.find_agent(agent, version=version, as_of=then)
-            _require_symbol(deployment, symbol, as_of=then)
+            if symbol not in deployment.agent.watchlist:
+                raise _unwatched_symbol(deployment, symbol, as_of=then)
             known = watermarks_now(rooms, deployment) if as_of is None else _watermarks_at(rooms, deployment, moment)
             return assemble_packet(gather_situation(rooms, deployment, symbol, as_of=moment, watermarks=known))
 
@@ -64,7 +65,8 @@ class Runs(HomePart):
         """
         with self._home.write() as rooms:
             deployment = rooms.book.find_agent(agent)
-            _require_symbol(deployment, symbol)
+            if symbol not in deployment.agent.watchlist:
+                raise _unwatched_symbol(deployment, symbol)
             earlier = repeated_run(rooms, deployment, symbol) if self._home.demo_clock is not None else None
             if earlier is not None:
                 return earlier
@@ -78,13 +80,16 @@ class Runs(HomePart):
                 slot = Slot(deploy_agent(rooms, agent), symbol, moment, trigger="manual")
                 run = tick(rooms, slot, ask=ask_with_heartbeat)
                 shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
-            return rooms.book.run(run.run_id) or run if self._home.play_market_on([deployment.id]) else run
+            if rooms.book.working_orders(deployment.id) and self._home.play_market_on([deployment.id]):
+                return rooms.book.run(run.run_id) or run
+            return run
 
     def made_earlier(self, agent: str, symbol: str) -> EarlierRun | None:
         """The decision that a tick would only repeat, on a market that stands still; None where it would decide."""
         with self._home.read() as rooms:
             deployment = rooms.book.find_agent(agent)
-            _require_symbol(deployment, symbol)
+            if symbol not in deployment.agent.watchlist:
+                raise _unwatched_symbol(deployment, symbol)
             run = repeated_run(rooms, deployment, symbol) if self._home.demo_clock is not None else None
             if run is None:
                 return None
@@ -146,10 +151,8 @@ def _watermarks_at(rooms: Rooms, deployment: Deployment, moment: int) -> Waterma
     return Watermarks(rooms.tape.head()[0], seq, docs=docs, curated=curated)
 
 
-def _require_symbol(deployment: Deployment, symbol: str, *, as_of: int | None = None) -> None:
-    if symbol in deployment.agent.watchlist:
-        return
+def _unwatched_symbol(deployment: Deployment, symbol: str, *, as_of: int | None = None) -> UnknownName:
     name, watched = deployment.agent.name, ", ".join(deployment.agent.watchlist)
     if as_of is None:
-        raise UnknownName(f"{name} does not watch {symbol!r}; it watches: {watched}")
-    raise UnknownName(f"{name} did not watch {symbol!r} at {iso_text(as_of)}; it watched: {watched}")
+        return UnknownName(f"{name} does not watch {symbol!r}; it watches: {watched}")
+    return UnknownName(f"{name} did not watch {symbol!r} at {iso_text(as_of)}; it watched: {watched}")

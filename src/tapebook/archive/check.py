@@ -5,7 +5,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from tapebook.archive.port import CONTENT_PREFIX, is_content_key, matches_key
+from tapebook.archive.port import is_content_key, matches_key
+from tapebook.domain.canonical import CONTENT_PREFIX
 from tapebook.errors import Damaged, TapebookError
 
 RESTORE_FROM_BACKUP = "restore it from a backup"

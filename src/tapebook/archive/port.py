@@ -1,4 +1,4 @@
-"""What an archive offers; content keys are the same whichever adapter holds them.
+"""What an archive offers; content keys (`content_key`) are the same whichever adapter holds them.
 
 `open_archive` finds the adapter by the scheme of its address: `s3://…` is the module `s3` of `archives/`, or of an
 entry point. A path, or `file://…`, is a folder.
@@ -12,11 +12,8 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from tapebook import plug
-from tapebook.domain.canonical import sha256_hex
+from tapebook.domain.canonical import CONTENT_PREFIX, content_key, sha256_hex
 from tapebook.errors import BadInput, ConfigError, Damaged
-
-CONTENT_PREFIX = "sha256/"
-"""The beginning of every key that is made from content."""
 
 PACK_PREFIX = "packs/"
 """The beginning of the keys of packs, which are made from their content too."""
@@ -114,12 +111,6 @@ def open_archive(place: str, *, home: Path, durable: bool) -> Archive:
         raise ConfigError(f"the archive {place} names no place: write it like {scheme}://…")
     made = plug.load(ARCHIVES_FOLDER, scheme).create(place, durable=durable)
     return made
-
-
-def content_key(content: bytes) -> str:
-    """The key of content: its hash, spread over folders."""
-    digest = sha256_hex(content)
-    return f"{CONTENT_PREFIX}{digest[:2]}/{digest}"
 
 
 def is_content_key(key: str) -> bool:

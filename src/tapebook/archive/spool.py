@@ -41,10 +41,8 @@ from tapebook.archive.check import RESTORE_FROM_BACKUP, ArchiveFinding, ArchiveR
 from tapebook.archive.packs import PackIndex, make_pack, pack_key, pack_places, packed_group
 from tapebook.archive.port import (
     COLD_PREFIX,
-    CONTENT_PREFIX,
     PACK_PREFIX,
     Archive,
-    content_key,
     digest_of_key,
     is_cold_key,
     is_content_key,
@@ -53,6 +51,7 @@ from tapebook.archive.port import (
     verified_content,
 )
 from tapebook.domain import files
+from tapebook.domain.canonical import CONTENT_PREFIX, content_key
 from tapebook.errors import Damaged, StoreFailed
 
 SEGMENT_SUFFIX = ".seg"
@@ -96,10 +95,22 @@ class Segments:
 
     def append(self, contents: Mapping[str, bytes]) -> None:
         """Stores objects by their keys; on the disk when it returns. OSError when they are not."""
-        records = b"".join([_record(key, content) for key, content in contents.items()])
+        records = b""
+        for key, content in contents.items():
+            packed = zlib.compress(content, 1)
+            # Such a key ends with the hash.
+            records += _HEADER.pack(_MAGIC, len(packed), bytes.fromhex(key.rpartition("/")[2])) + packed
         with self._lock:
             try:
-                self._write(records)
+                if self._handle is None:
+                    self._handle, self._bytes = self._new_segment(), 0
+                    self._close_handle = weakref.finalize(self, os.close, self._handle)
+                rest = memoryview(records)
+                while rest:
+                    rest = rest[os.write(self._handle, rest) :]
+                if self._durable:
+                    os.fsync(self._handle)
+                self._bytes += len(records)
             except OSError:
                 # What is half written must not stand before what comes next.
                 self._end_segment()
@@ -139,17 +150,6 @@ class Segments:
     def stray_files(self) -> Iterator[str]:
         """Nothing: what is torn has no name, and a check of the spool says where it is."""
         return iter(())
-
-    def _write(self, records: bytes) -> None:
-        if self._handle is None:
-            self._handle, self._bytes = self._new_segment(), 0
-            self._close_handle = weakref.finalize(self, os.close, self._handle)
-        rest = memoryview(records)
-        while rest:
-            rest = rest[os.write(self._handle, rest) :]
-        if self._durable:
-            os.fsync(self._handle)
-        self._bytes += len(records)
 
     def _new_segment(self) -> int:
         files.make_folders(self._folder, durable=self._durable)
@@ -245,11 +245,6 @@ def delete_segment(path: Path) -> None:
     """Deletes a segment whose objects are all elsewhere."""
     with suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def _record(key: str, content: bytes) -> bytes:
-    packed = zlib.compress(content, 1)
-    return _HEADER.pack(_MAGIC, len(packed), digest_of_key(key)) + packed
 
 
 def _record_end(content: bytes, at: int) -> int | None:
@@ -452,8 +447,12 @@ class SpooledArchive:
 
     def store_contents(self, contents: Iterable[bytes]) -> list[StoredContent]:
         """Does so for several, with one wait for the disk."""
-        objects = [(content_key(content), content) for content in contents]
-        new = {key: content for key, content in objects if key not in self._stored_cache}
+        keys, new = list[str](), dict[str, bytes]()
+        for content in contents:
+            key = content_key(content)
+            keys.append(key)
+            if key not in self._stored_cache:
+                new[key] = content
         problem = _error_of(partial(self._segments.append, new)) if new else None
         if problem is not None and self._archive.is_local:
             problem = problem if _error_of(partial(self._archive.create_all, new)) else None
@@ -462,7 +461,10 @@ class SpooledArchive:
             # Those of this very call stay: they are about to be looked up.
             while len(self._stored_cache) > max(_CACHED_KEYS, len(new)):
                 del self._stored_cache[next(iter(self._stored_cache))]
-        return [StoredContent(key) if key in self._stored_cache else StoredContent(None, problem) for key, _ in objects]
+        stored = []
+        for key in keys:
+            stored.append(StoredContent(key) if key in self._stored_cache else StoredContent(None, problem))
+        return stored
 
     def store_content_or_raise(self, content: bytes) -> str:
         """The key of content that is kept from now on, in the archive or in the spool; raises when it is in neither."""

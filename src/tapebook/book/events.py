@@ -1,42 +1,34 @@
-"""Every kind of event in the book with its body, the ledger postings in them, and the ids of runs and orders.
+"""Every kind of event in the book with its body and the rows it writes, and the ids of runs and orders.
 
-The log sees kinds and bytes; here they get their meaning. The ledger is the account in integers: what a fill,
-funding and insurance do to positions and to cash, as postings. Ids are a function of what asked for a run or an
-order, so that a retry cannot make either twice. `may_be_archived` says which events may leave the book when they
-are old.
+The log sees kinds and bytes; here they get their meaning. Ids are a function of what asked for a run or an order, so
+that a retry cannot make either twice. `may_be_archived` says which events may leave the book when they are old.
+
+The book's tables follow from its events (`PROJECTION`): nothing that writes a row reads a table or a clock.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from tapebook.db import Row
+from tapebook.db import Queries, Query, Row
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.canonical import canonical_json, short_id
+from tapebook.domain.canonical import canonical_json, canonical_json_part, short_id
 from tapebook.domain.order import (
     Fill,
     FundingPayment,
     Increments,
-    InsurancePayment,
     Order,
     OrderEnd,
     SpotFill,
     round_price,
     round_size,
 )
-from tapebook.domain.position import (
-    ClosedTrade,
-    MissingFact,
-    Portfolio,
-    Position,
-    TradeState,
-    only_reduces,
-    position_after_fill,
-    signed_size_e8,
-)
-from tapebook.domain.run import Action, DecisionRun, RunStatus, SlotMark, Trigger, Usage, Verdict, Vote, Watermarks
-from tapebook.log import Draft, Event, LateDraft
+from tapebook.domain.position import ClosedTrade, MissingFact, Position, TradeState, only_reduces, signed_size_e8
+from tapebook.domain.run import Action, DecisionRun, RunStatus, Trigger, Verdict
+from tapebook.log import Draft, Event, LateDraft, Projection, Write
 
 EntryKind = Literal["deposit", "realised_pnl", "fee", "funding", "insurance"]
 
@@ -47,33 +39,6 @@ class Posting(msgspec.Struct, frozen=True):
     kind: EntryKind
     symbol: str
     amount_usd_e6: int
-
-
-def apply_fill(portfolio: Portfolio, fill: Fill, *, leverage: int) -> tuple[Portfolio, list[Posting]]:
-    """The account after a fill, and what it posts: the realised result, if any, and the fee."""
-    after, realised = position_after_fill(portfolio.positions.get(fill.symbol), fill, leverage=leverage)
-    postings = [Posting("realised_pnl", fill.symbol, realised)] if realised else []
-    if fill.fee_usd_e6:
-        postings.append(Posting("fee", fill.symbol, -fill.fee_usd_e6))
-    positions = {symbol: kept for symbol, kept in portfolio.positions.items() if symbol != fill.symbol}
-    if after is not None:
-        positions[fill.symbol] = after
-    return Portfolio(positions, portfolio.cash_usd_e6 + sum(each.amount_usd_e6 for each in postings)), postings
-
-
-def apply_funding(portfolio: Portfolio, payment: FundingPayment) -> tuple[Portfolio, list[Posting]]:
-    """The account after an hour's funding."""
-    posting = Posting("funding", payment.symbol, payment.amount_usd_e6)
-    positions = dict(portfolio.positions)
-    if payment.symbol in positions:
-        positions[payment.symbol] = positions[payment.symbol].with_funding(payment.amount_usd_e6)
-    return Portfolio(positions, portfolio.cash_usd_e6 + payment.amount_usd_e6), [posting]
-
-
-def apply_insurance(portfolio: Portfolio, payment: InsurancePayment) -> tuple[Portfolio, list[Posting]]:
-    """The account after a loss beyond its means was made up."""
-    posting = Posting("insurance", payment.symbol, payment.amount_usd_e6)
-    return Portfolio(portfolio.positions, portfolio.cash_usd_e6 + payment.amount_usd_e6), [posting]
 
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -432,38 +397,256 @@ def _order_of_action(action: Action, size: int, held: Position | None, *, client
     )
 
 
-class _RunDetails(msgspec.Struct, frozen=True):
-    """What the event of a run says and no table repeats."""
+_QUERIES = Queries.load("tapebook.book", "projections.sql")
 
-    inputs_sha256: str
-    votes: tuple[Vote, ...] = ()
-    note: str = ""
-    mark: SlotMark | msgspec.UnsetType = msgspec.UNSET
-
-
-class _RunEvent(msgspec.Struct, frozen=True):
-    run: _RunDetails
-
-
-_RUN_DETAILS = msgspec.json.Decoder(_RunEvent)
-
-
-def run_of_row(row: Row, acted: Sequence[Row], *, body: str) -> DecisionRun:
-    """A decision of its columns, those of its actions, and what only its event says."""
-    details = _RUN_DETAILS.decode(body).run
-    # The columns stand in the order of the struct's fields, with four columns for its watermarks.
-    before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
-    actions, verdicts = tuple(map(_action, acted)), tuple(map(_verdict, acted))
-    reply_values = (tuple(msgspec.json.decode(row[21])), details.note, row[22], details.votes)
-    usage, causes = Usage(*row[23:28]) if row[23] else None, tuple(msgspec.json.decode(row[28]))
-    fields: Row = (*before, actions, verdicts, *reply_values, usage, causes, row[29], details.mark)
-    return DecisionRun(*fields)
+TABLES = (
+    "agent_versions",
+    "deployments",
+    "desk_controls",
+    "desk_flattenings",
+    "decision_runs",
+    "decision_actions",
+    "orders",
+    "fills",
+    "spot_fills",
+    "wallet_ledger",
+    "positions",
+    "portfolio_snapshots",
+    "trade_history",
+)
 
 
-def _action(row: Row) -> Action:
-    fields: Row = (*row[:9], tuple(msgspec.json.decode(row[9])))
-    return Action(*fields)
+# A run that asked no model.
+_NO_USAGE: Row = ("", 0, 0, 0, 0)
 
 
-def _verdict(row: Row) -> Verdict:
-    return Verdict(bool(row[10]), row[11], row[12], tuple(msgspec.json.decode(row[13])))
+class _SavedProfile(msgspec.Struct):
+    profile: msgspec.Raw
+
+
+def _agent_saved(event: Event) -> list[Write]:
+    return [_agent_version(event, event_body(event, AgentSaved), removed=0)]
+
+
+def _agent_removed(event: Event) -> list[Write]:
+    return [_agent_version(event, event_body(event, AgentRemoved), removed=1)]
+
+
+def _agent_version(event: Event, body: AgentSaved | AgentRemoved, *, removed: int) -> Write:
+    # The profile as it was written: a field that profiles get later must not change the row of an old one.
+    written = msgspec.json.decode(event.body, type=_SavedProfile)
+    profile = bytes(written.profile).decode()
+    row = {"agent": body.profile.name, "version": body.version, "profile_json": profile, "removed": removed}
+    return Write(_QUERIES.agent_version, event.columns() | row)
+
+
+def _deployment_opened(event: Event) -> list[Write]:
+    body = event_body(event, DeploymentOpened)
+    return [
+        Write(_QUERIES.deployment, event.columns() | msgspec.structs.asdict(body) | {"opened_at": event.happened_at})
+    ]
+
+
+def _desk_halted(event: Event) -> list[Write]:
+    return [_desk_control(event, event_body(event, DeskHalted), halted=1)]
+
+
+def _desk_resumed(event: Event) -> list[Write]:
+    return [_desk_control(event, event_body(event, DeskResumed), halted=0)]
+
+
+def _desk_control(event: Event, body: DeskHalted | DeskResumed, *, halted: int) -> Write:
+    row = msgspec.structs.asdict(body) | {"halted": halted, "known_at": event.known_at}
+    return Write(_QUERIES.control, event.columns() | row)
+
+
+def _desk_flattened(event: Event) -> list[Write]:
+    body = event_body(event, DeskFlattened)
+    row = msgspec.structs.asdict(body) | {"known_at": event.known_at}
+    return [Write(_QUERIES.flattening, event.columns() | row)]
+
+
+def _ledger_posted(event: Event) -> list[Write]:
+    body = event_body(event, LedgerPosted)
+    balance = body.balance_usd_e6 - sum(line.amount_usd_e6 for line in body.lines)
+    writes = []
+    for number, line in enumerate(body.lines):
+        balance += line.amount_usd_e6
+        row = msgspec.structs.asdict(line) | {
+            "line": number,
+            "balance_usd_e6": balance,
+            "happened_at": event.happened_at,
+        }
+        writes.append(Write(_QUERIES.ledger_line, event.columns() | row))
+    return writes
+
+
+def _run_decided(event: Event) -> list[Write]:
+    run = event_body(event, RunDecided).run
+    place = (event.stream.owner, event.stream.deployment, event.seq)
+    lacked = (_json_texts(run.degraded), _json_texts(run.degraded_causes))
+    optional_values = (*lacked, *(msgspec.structs.astuple(run.usage) if run.usage else _NO_USAGE))
+    writes = [Write(_QUERIES.run, (*place, event.known_at, *optional_values, *_run_values(run)))]
+    if run.trigger != "backtest":
+        # No table of ours, but the desk's to-do list, which no backtest has: a decision leaves it with its run.
+        writes.append(Write(_QUERIES.done, (run.run_id,)))
+    for number, (action, verdict) in enumerate(zip(run.actions, run.verdicts, strict=True)):
+        verdict_values = (int(verdict.allowed), verdict.rule, verdict.detail, _json_texts(verdict.flags))
+        row = (*place, number, run.run_id, _json_texts(action.cites), *verdict_values, *_action_values(action))
+        writes.append(Write(_QUERIES.action, row))
+    return writes
+
+
+def _values_of(query: Query, *, first: str, **paths: str) -> Callable[[object], Row]:
+    """What reads a statement's values off a struct, from one column on; `paths` are of columns with another name."""
+    names = query.params[query.params.index(first) :]
+    return attrgetter(*[paths.get(name, name) for name in names])
+
+
+_run_values = _values_of(
+    _QUERIES.run,
+    first="run_id",
+    run_trigger="trigger",
+    tape_seq="watermarks.tape",
+    book_seq="watermarks.book",
+    docs_seq="watermarks.docs",
+    curated_seq="watermarks.curated",
+)
+_action_values = _values_of(_QUERIES.action, first="action")
+
+
+@lru_cache(maxsize=1_024)
+def _json_texts(texts: tuple[str, ...]) -> str:
+    """Cached, since it is none of them as a rule."""
+    return canonical_json_part(texts)
+
+
+def _run_ended(event: Event) -> list[Write]:
+    body = event_body(event, RunEnded)
+    return [Write(_QUERIES.end_run, {"run_id": body.run_id, "status": body.status} | event.columns())]
+
+
+def _order_intended(event: Event) -> list[Write]:
+    return [Write(_QUERIES.order, _order_row(event_body(event, OrderIntended).order) | event.columns())]
+
+
+def _order_dry_run(event: Event) -> list[Write]:
+    body = event_body(event, OrderDryRun)
+    row = _order_row(body.order) | msgspec.structs.asdict(body) | event.columns() | {"happened_at": event.happened_at}
+    return [Write(_QUERIES.dry_order, row), Write(_QUERIES.dry_ledger_line, row)]
+
+
+def _order_row(order: Order) -> dict[str, Any]:
+    return msgspec.structs.asdict(order) | {"order_type": order.type, "reduce_only": int(order.reduce_only)}
+
+
+def _order_placed(event: Event) -> list[Write]:
+    body = event_body(event, OrderPlaced)
+    return [Write(_QUERIES.place_order, {"client_id": body.client_id} | event.columns())]
+
+
+def _order_unanswered(event: Event) -> list[Write]:
+    body = event_body(event, OrderUnanswered)
+    return [Write(_QUERIES.doubt_order, msgspec.structs.asdict(body) | event.columns())]
+
+
+def _order_ended(event: Event) -> list[Write]:
+    end = event_body(event, OrderEnded).end
+    row = {"client_id": end.client_id, "status": end.status, "detail": end.detail}
+    return [Write(_QUERIES.end_order, row | event.columns())]
+
+
+def _fill_observed(event: Event) -> list[Write]:
+    fill = event_body(event, FillObserved).fill
+    row = msgspec.structs.asdict(fill) | {"maker": int(fill.maker), "liquidation": int(fill.liquidation)}
+    return [Write(_QUERIES.fill, row | event.columns())]
+
+
+def _spot_fill_observed(event: Event) -> list[Write]:
+    fill = event_body(event, SpotFillObserved).fill
+    return [Write(_QUERIES.spot_fill, msgspec.structs.asdict(fill) | {"maker": int(fill.maker)} | event.columns())]
+
+
+def _token_fee_observed(event: Event) -> list[Write]:
+    return [
+        Write(
+            _QUERIES.token_fee,
+            msgspec.structs.asdict(event_body(event, TokenFeeObserved)) | event.columns(),
+        )
+    ]
+
+
+def _fill_bridged(event: Event) -> list[Write]:
+    return [Write(_QUERIES.bridge_fill, {"fill_id": event_body(event, FillBridged).fill_id} | event.columns())]
+
+
+def _trade_marked(event: Event) -> list[Write]:
+    body = event_body(event, TradeMarkedIncomplete)
+    return [Write(_QUERIES.mark_trade, {"trade_id": body.trade_id, "lacks": ",".join(body.lacks)} | event.columns())]
+
+
+def _marks_observed(event: Event) -> list[Write]:
+    body = event_body(event, MarksObserved)
+    place = (event.stream.owner, event.stream.deployment, event.seq)
+    worth = (body.cash_usd_e6, body.equity_usd_e6, body.walked_until)
+    return [Write(_QUERIES.snapshot, (*place, event.happened_at, canonical_json_part(body.marks), *worth))]
+
+
+def _trade_opened(event: Event) -> list[Write]:
+    body = event_body(event, TradeOpened)
+    row = msgspec.structs.asdict(body.trade) | {"agent": body.agent, "agent_version": body.agent_version}
+    return [
+        Write(_QUERIES.open_trade, row | event.columns()),
+        _position_version(event, body.trade, body.position),
+    ]
+
+
+def _trade_updated(event: Event) -> list[Write]:
+    body = event_body(event, TradeUpdated)
+    return [_position_version(event, body.trade, body.position)]
+
+
+def _trade_closed(event: Event) -> list[Write]:
+    closed = event_body(event, TradeClosed).trade
+    row = msgspec.structs.asdict(closed.state) | {
+        "exit_tick_at": closed.exit_tick_at,
+        "exit_reason": closed.exit_reason,
+        "exit_run_id": closed.exit_run_id,
+    }
+    gone = Position(closed.state.symbol, 0, 0, 0)
+    return [Write(_QUERIES.close_trade, row | event.columns()), _position_version(event, closed.state, gone)]
+
+
+def _position_version(event: Event, trade: TradeState, position: Position) -> Write:
+    row = msgspec.structs.asdict(trade) | msgspec.structs.asdict(position)
+    return Write(_QUERIES.position, row | event.columns())
+
+
+PROJECTION = Projection(
+    tables=TABLES,
+    projectors={
+        EVENT_KINDS[AgentSaved]: _agent_saved,
+        EVENT_KINDS[AgentRemoved]: _agent_removed,
+        EVENT_KINDS[DeploymentOpened]: _deployment_opened,
+        EVENT_KINDS[DeskHalted]: _desk_halted,
+        EVENT_KINDS[DeskResumed]: _desk_resumed,
+        EVENT_KINDS[DeskFlattened]: _desk_flattened,
+        EVENT_KINDS[LedgerPosted]: _ledger_posted,
+        EVENT_KINDS[RunDecided]: _run_decided,
+        EVENT_KINDS[RunEnded]: _run_ended,
+        EVENT_KINDS[OrderIntended]: _order_intended,
+        EVENT_KINDS[OrderDryRun]: _order_dry_run,
+        EVENT_KINDS[OrderPlaced]: _order_placed,
+        EVENT_KINDS[OrderUnanswered]: _order_unanswered,
+        EVENT_KINDS[OrderEnded]: _order_ended,
+        EVENT_KINDS[FillObserved]: _fill_observed,
+        EVENT_KINDS[MarksObserved]: _marks_observed,
+        EVENT_KINDS[SpotFillObserved]: _spot_fill_observed,
+        EVENT_KINDS[TokenFeeObserved]: _token_fee_observed,
+        EVENT_KINDS[FillBridged]: _fill_bridged,
+        EVENT_KINDS[TradeMarkedIncomplete]: _trade_marked,
+        EVENT_KINDS[TradeOpened]: _trade_opened,
+        EVENT_KINDS[TradeUpdated]: _trade_updated,
+        EVENT_KINDS[TradeClosed]: _trade_closed,
+    },
+)

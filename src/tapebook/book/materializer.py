@@ -16,6 +16,9 @@ A trade's extremes (MFE, MAE) hold the results it had at prices that were observ
 fill, the path of prices since (`MaterializerContext.path`), the price of every later fill. A mark beside a fill was
 observed before it, so it counts in a step without one alone.
 
+The ledger is the account in integers: what a fill, funding and insurance do to positions and to cash, as postings
+(`apply_fill`, `apply_funding`, `apply_insurance`).
+
 `settle_fill`, `settle_funding`, `settle_insurance` and `settle_marks` take an account and an event and return the
 next account and the bodies of new events. The caller appends all bodies of one reconciliation in one transaction.
 
@@ -35,13 +38,40 @@ from itertools import takewhile
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.events import Posting, apply_fill, apply_funding, apply_insurance
+from tapebook.book.events import Posting
 from tapebook.domain.canonical import short_id
 from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.domain.money import divide_half_even, notional_usd_e6
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
-from tapebook.domain.position import ClosedTrade, Portfolio, Position, PriceRange, TradeState
+from tapebook.domain.position import ClosedTrade, Portfolio, Position, PriceRange, TradeState, position_after_fill
 from tapebook.domain.run import Activity
+
+
+def apply_fill(portfolio: Portfolio, fill: Fill, *, leverage: int) -> tuple[Portfolio, list[Posting]]:
+    """The account after a fill, and what it posts: the realised result, if any, and the fee."""
+    after, realised = position_after_fill(portfolio.positions.get(fill.symbol), fill, leverage=leverage)
+    postings = [Posting("realised_pnl", fill.symbol, realised)] if realised else []
+    if fill.fee_usd_e6:
+        postings.append(Posting("fee", fill.symbol, -fill.fee_usd_e6))
+    positions = {symbol: kept for symbol, kept in portfolio.positions.items() if symbol != fill.symbol}
+    if after is not None:
+        positions[fill.symbol] = after
+    return Portfolio(positions, portfolio.cash_usd_e6 + sum(each.amount_usd_e6 for each in postings)), postings
+
+
+def apply_funding(portfolio: Portfolio, payment: FundingPayment) -> tuple[Portfolio, list[Posting]]:
+    """The account after an hour's funding."""
+    posting = Posting("funding", payment.symbol, payment.amount_usd_e6)
+    positions = dict(portfolio.positions)
+    if payment.symbol in positions:
+        positions[payment.symbol] = positions[payment.symbol].with_funding(payment.amount_usd_e6)
+    return Portfolio(positions, portfolio.cash_usd_e6 + payment.amount_usd_e6), [posting]
+
+
+def apply_insurance(portfolio: Portfolio, payment: InsurancePayment) -> tuple[Portfolio, list[Posting]]:
+    """The account after a loss beyond its means was made up."""
+    posting = Posting("insurance", payment.symbol, payment.amount_usd_e6)
+    return Portfolio(portfolio.positions, portfolio.cash_usd_e6 + payment.amount_usd_e6), [posting]
 
 
 class MaterializerContext(msgspec.Struct, frozen=True):
@@ -330,9 +360,7 @@ def settle_marks(
         ev.MarksObserved(marks, portfolio.cash_usd_e6, portfolio.equity_usd_e6(marks), walked_until)
     ]
     # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
-    if not any(
-        _widens_extremes(trades.get(symbol), held, path.get(symbol)) for symbol, held in portfolio.positions.items()
-    ):
+    if not _widens_extremes(account, path):
         return account, bodies
     context = MaterializerContext(
         at=at, source_id=f"marks {at}", stream=cause.stream, open_trades=trades, path=dict(path)
@@ -340,13 +368,20 @@ def settle_marks(
     return _settle(account, portfolio, context, cause=cause, first_bodies=bodies, postings=[])
 
 
-def _widens_extremes(trade: TradeState | None, held: Position, path: PriceRange | None) -> bool:
-    """Whether prices stretch a trade's extremes; a position without a trade gets one."""
-    if trade is None or path is None:
-        return trade is None
-    ends = [trade.realised_usd_e6 + held.unrealised_usd_e6(price) for price in path]
-    # The result is linear in the price, so the two ends of the path bound it.
-    return min(ends) < trade.mae_usd_e6 or max(ends) > trade.mfe_usd_e6
+def _widens_extremes(account: Account, path: Mapping[str, PriceRange]) -> bool:
+    """Whether prices stretch the extremes of a trade; a position without a trade gets one."""
+    for symbol, held in account.portfolio.positions.items():
+        trade, prices = account.open_trades.get(symbol), path.get(symbol)
+        if trade is None:
+            return True
+        if prices is None:
+            continue
+        # The result is linear in the price, so the two ends of the path bound it.
+        ends = held.unrealised_usd_e6(prices[0]), held.unrealised_usd_e6(prices[1])
+        lowest, highest = trade.realised_usd_e6 + min(ends), trade.realised_usd_e6 + max(ends)
+        if lowest < trade.mae_usd_e6 or highest > trade.mfe_usd_e6:
+            return True
+    return False
 
 
 def _settle(

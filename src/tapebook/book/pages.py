@@ -16,15 +16,15 @@ from typing import cast
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.store import (
+from tapebook.book.records import (
     TRADE_COLUMNS,
     ActionRecord,
-    Book,
     OrderRecord,
     RunRecord,
     closed_trade_of_row,
     order_record_of_row,
 )
+from tapebook.book.store import Book
 from tapebook.db import Database, Queries, Query, Row
 from tapebook.domain.position import ClosedTrade, MissingFact, TradeState
 from tapebook.domain.run import DecisionRun

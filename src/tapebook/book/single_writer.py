@@ -17,7 +17,8 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.book.events import EVENT_KINDS, DeskFlattened
 from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
-from tapebook.book.store import MOST_UNDER_WAY, NO_LIMIT, AccountSnapshot, Book
+from tapebook.book.records import NO_LIMIT
+from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, Book
 from tapebook.db import Database
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.instants import DAY, HOUR
@@ -315,7 +316,7 @@ class SingleWriterBook(Book):
 
     def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
         """Writes events and their rows; nobody else writes, and what a tick asks of them is in the fold."""
-        return self._log.append(self.stream(deployment), drafts, expected_seq=expected_seq)
+        return self._log.append(self._streams[deployment], drafts, expected_seq=expected_seq)
 
     def record_set_back(self, deployment: str = "") -> None:
         """Nothing: virtual time never goes back."""

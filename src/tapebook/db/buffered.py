@@ -12,12 +12,17 @@ from typing import Any
 from tapebook.db.database import Database, Query, Row
 
 
-def _nothing_to_do() -> None:
-    """Nobody has anything that is still to be written."""
-
-
 class BufferedDatabase:
-    """Another database, with its writes put off."""
+    """Another database, with its writes put off; while nothing waits, reads are the other database's own."""
+
+    all: Callable[..., list[Row]]
+    """Every row of a query."""
+
+    one: Callable[..., Row | None]
+    """The first row of a query, or None."""
+
+    many: Callable[[Query, Iterable[Row]], int]
+    """Executes a statement once per row, now, and returns how many rows it changed."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -26,26 +31,22 @@ class BufferedDatabase:
         # The rows of each table's last statement, by its text: a row more of the same is only added there.
         self._last: dict[str, list[Row]] = {}
         self._open = False
-        self._before_reads: Callable[[], None] = _nothing_to_do
+        self._before_reads: Callable[[], None] | None = None
+        self._settled = self._all_settled, self._one_settled, self._many_settled
+        self._idle = db.all, db.one, db.many
+        self.all, self.one, self.many = self._idle
 
     def call_before_reads(self, call: Callable[[], None]) -> None:
         """Has somebody write what is still to be written before a statement that may see it."""
         self._before_reads = call
+        # Somebody else has what waits, so every read has to ask.
+        self._idle = self._settled
+        self.all, self.one, self.many = self._idle
 
     @property
     def description(self) -> str:
         """What the other database is."""
         return self._db.description
-
-    def all(self, query: Query, **params: Any) -> list[Row]:
-        """Every row of a query."""
-        self._settle(query)
-        return self._db.all(query, **params)
-
-    def one(self, query: Query, **params: Any) -> Row | None:
-        """The first row of a query, or None."""
-        self._settle(query)
-        return self._db.one(query, **params)
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
         """The rows of a query one by one."""
@@ -66,15 +67,17 @@ class BufferedDatabase:
         if rows is not None:
             rows.append(row)
         elif self._open and len(query.tables) == 1:
-            self._begin(query).append(row)
+            # Behind whatever its table waits for already.
+            (table,) = query.tables
+            before = self._waiting.setdefault(table, [])
+            if before:
+                self._last.pop(before[-1][0].sqlite)
+            rows = self._last[query.sqlite] = [row]
+            before.append((query, rows))
+            self.all, self.one, self.many = self._settled
         else:
             self._settle(query)
             self._db.execute_row(query, row)
-
-    def many(self, query: Query, rows: Iterable[Row]) -> int:
-        """Executes a statement once per row, now."""
-        self._settle(query)
-        return self._db.many(query, rows)
 
     def many_together(self, statements: Sequence[tuple[Query, Sequence[Row]]]) -> None:
         """Executes several statements, now."""
@@ -84,13 +87,19 @@ class BufferedDatabase:
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Inserts rows, now."""
-        self._before_reads()
+        if self._before_reads is not None:
+            self._before_reads()
         self._flush({table} & self._waiting.keys())
         self._db.insert_rows(table, columns, rows)
 
+    def copy_to(self, path: str) -> bool:
+        """Copies the file of the other database, if it is one."""
+        return self._db.copy_to(path)
+
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""
-        self._before_reads()
+        if self._before_reads is not None:
+            self._before_reads()
         self._flush(self._waiting)
         self._db.execute_script(sql)
 
@@ -105,6 +114,7 @@ class BufferedDatabase:
             finally:
                 self._open = False
                 self._waiting, self._last = {}, {}
+                self.all, self.one, self.many = self._idle
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -136,19 +146,22 @@ class BufferedDatabase:
         """Ends the connection."""
         self._db.close()
 
-    def _begin(self, query: Query) -> list[Row]:
-        """Where the rows of a statement wait from now on, behind whatever its table waits for already."""
-        (table,) = query.tables
-        before = self._waiting.setdefault(table, [])
-        if before:
-            self._last.pop(before[-1][0].sqlite)
-        rows = self._last[query.sqlite] = []
-        before.append((query, rows))
-        return rows
+    def _all_settled(self, query: Query, **params: Any) -> list[Row]:
+        self._settle(query)
+        return self._db.all(query, **params)
+
+    def _one_settled(self, query: Query, **params: Any) -> Row | None:
+        self._settle(query)
+        return self._db.one(query, **params)
+
+    def _many_settled(self, query: Query, rows: Iterable[Row]) -> int:
+        self._settle(query)
+        return self._db.many(query, rows)
 
     def _settle(self, query: Query) -> None:
         """Executes what a statement may see of what waits."""
-        self._before_reads()
+        if self._before_reads is not None:
+            self._before_reads()
         if not self._waiting.keys().isdisjoint(query.tables):
             self._flush(query.tables & self._waiting.keys())
 

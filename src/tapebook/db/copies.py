@@ -9,7 +9,6 @@ from contextlib import closing
 from itertools import islice
 
 from tapebook.db.database import MIGRATIONS_TABLE, Database, Queries, Query, Row, connect, migrate
-from tapebook.db.sqlite import SqliteDatabase
 from tapebook.errors import HomeError
 
 _QUERIES = Queries.load("tapebook.db", "copies.sql")
@@ -19,8 +18,7 @@ _ROWS_AT_ONCE = 2_000
 
 def copy_to_file(db: Database, path: str, packages: tuple[str, ...]) -> None:
     """Copies a database as it is at one moment to a new file; nobody who writes waits for long."""
-    if isinstance(db, SqliteDatabase):
-        db.copy_to(path)
+    if db.copy_to(path):
         return
     with closing(connect(path, durable=False)) as target:
         migrate(target, packages)

@@ -185,6 +185,10 @@ class Database(Protocol):
         """Writes rows of a table as they are, the fastest way there is; values stand in the order of `columns`."""
         ...
 
+    def copy_to(self, path: str) -> bool:
+        """Copies what is committed now to a new file, where the database is a file itself; False where it is none."""
+        ...
+
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration, written in the shared dialect."""
         ...

@@ -241,6 +241,10 @@ class PostgresDatabase:
             for row in rows:
                 copy.write_row(row)
 
+    def copy_to(self, path: str) -> bool:
+        """Nothing: a server has no file to copy."""
+        return False
+
     def execute_script(self, sql: str) -> None:
         """Executes the statements of a migration."""
         with self._translate_errors():

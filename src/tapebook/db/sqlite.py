@@ -35,6 +35,7 @@ _ERRORS = (apsw.Error, OverflowError, UnicodeDecodeError)
 _ONE_ROW = re.compile(r"(?<=\bVALUES )\(\?(?:, \?)*\)")
 
 
+_NESTED = "a transaction is open on this connection already: they are not nested"
 # How long somebody who waits for others pauses before looking again.
 _PAUSE_SECONDS = 0.1
 
@@ -74,12 +75,18 @@ class SqliteDatabase:
 
     def all(self, query: Query, **params: Any) -> list[Row]:
         """Every row of a query."""
-        # Written out: no line of a tick is called more often.
-        return self._execute(query.sqlite, tuple(map(params.__getitem__, query.params)))
+        # Written out, here and in `one`: no line of a tick is called more often.
+        try:
+            return self._connection.execute(query.sqlite, tuple(map(params.__getitem__, query.params))).fetchall()
+        except _ERRORS as error:
+            self._give_up(error)
 
     def one(self, query: Query, **params: Any) -> Row | None:
         """The first row of a query, or None."""
-        rows = self._execute(query.sqlite, tuple(map(params.__getitem__, query.params)))
+        try:
+            rows = self._connection.execute(query.sqlite, tuple(map(params.__getitem__, query.params))).fetchall()
+        except _ERRORS as error:
+            self._give_up(error)
         return rows[0] if rows else None
 
     def stream(self, query: Query, **params: Any) -> Iterator[Row]:
@@ -128,7 +135,7 @@ class SqliteDatabase:
         """Inserts rows, many to a statement."""
         self.many(Query.insert(table, columns), rows)
 
-    def copy_to(self, path: str) -> None:
+    def copy_to(self, path: str) -> bool:
         """Copies what is committed now to a new file, for its owner alone, while others go on writing."""
         _make_private(path)
         with self._errors_translated():
@@ -140,6 +147,7 @@ class SqliteDatabase:
                     copy.step(-1)
             finally:
                 target.close()
+        return True
 
     def execute_script(self, sql: str) -> None:
         """Executes several statements; the shared dialect is SQLite's."""
@@ -157,7 +165,10 @@ class SqliteDatabase:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """BEGIN IMMEDIATE takes the write lock before anything is read, so nothing read inside can be stale."""
-        self._begin("BEGIN IMMEDIATE")
+        if self._connection.in_transaction:
+            raise RuntimeError(_NESTED)
+        self._failed = False
+        self._execute("BEGIN IMMEDIATE")
         try:
             yield
             if self._failed:
@@ -175,7 +186,10 @@ class SqliteDatabase:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """A deferred transaction: WAL keeps what its first read saw."""
-        self._begin("BEGIN; PRAGMA query_only = ON")
+        if self._connection.in_transaction:
+            raise RuntimeError(_NESTED)
+        self._failed = False
+        self._execute("BEGIN; PRAGMA query_only = ON")
         try:
             yield
         finally:
@@ -206,12 +220,6 @@ class SqliteDatabase:
     def close(self) -> None:
         """Ends the connection."""
         self._connection.close()
-
-    def _begin(self, sql: str) -> None:
-        if self._connection.in_transaction:
-            raise RuntimeError("a transaction is open on this connection already: they are not nested")
-        self._failed = False
-        self._execute(sql)
 
     def _execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         # Errors are translated here: a context manager costs as much as a small statement.

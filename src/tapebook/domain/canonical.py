@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+CONTENT_PREFIX = "sha256/"
+"""The beginning of every key that is made from content."""
+
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _PACKER = msgspec.msgpack.Encoder()
 _PACKED_FLOAT = b"\xcb"
@@ -38,6 +41,12 @@ def canonical_json_part(value: Any) -> str:
 def sha256_hex(content: bytes) -> str:
     """The SHA-256 of some bytes as 64 hex digits."""
     return hashlib.sha256(content).hexdigest()
+
+
+def content_key(content: bytes) -> str:
+    """The key of content in an archive: its hash, spread over folders."""
+    digest = hashlib.sha256(content).hexdigest()
+    return f"{CONTENT_PREFIX}{digest[:2]}/{digest}"
 
 
 def short_id(*parts: str | int) -> str:

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from tapebook.book.pages import RunAsOf, TradeAsOf
-from tapebook.book.store import Book, OrderRecord, TradeRecord
+from tapebook.book.records import OrderRecord, TradeRecord
+from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, PACKET_VERSIONS, preview_packet
 from tapebook.decision import EngineAnswer
 from tapebook.domain import views

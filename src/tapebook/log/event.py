@@ -54,10 +54,6 @@ class Draft(msgspec.Struct, frozen=True):
         """A draft whose body is a typed value."""
         return cls(kind, happened_at, canonical_json(body).decode())
 
-    def final_body(self) -> str:
-        """The body as it is chained and stored."""
-        return self.body
-
 
 class LateDraft(Draft, frozen=True):
     """A draft whose body is worked out when it is chained (`finish`): what nobody reads before can wait for others.
@@ -66,10 +62,6 @@ class LateDraft(Draft, frozen=True):
     """
 
     finish: Callable[[], str] = str
-
-    def final_body(self) -> str:
-        """The body, worked out now."""
-        return self.finish()
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -105,7 +97,7 @@ def chain_events(previous: str, drafts: Sequence[Draft], *, stream: Stream, seq:
     # text.
     is_clear = name.count("/") <= 1 and "\n" not in name
     for draft in drafts:
-        kind, body = draft.kind, draft.final_body()
+        kind, body = draft.kind, draft.finish() if isinstance(draft, LateDraft) else draft.body
         if not is_clear or "\n" in body or "\n" in kind:
             raise BadInput(f"{kind!r} in stream {name!r}: use no slash in a stream and no line break")
         seq += 1
@@ -146,9 +138,14 @@ def pack_body(body: str) -> bytes | None:
 
 
 def unpack_body(packed: bytes) -> str:
-    """The body that was packed; Damaged when it is none."""
+    """The text that was packed behind the number of its codec; Damaged when it is none."""
     try:
-        return _inflate(packed[0], packed[1:])
+        reader = zlib.decompressobj(_WINDOW, zdict=DICTIONARIES[packed[0]])
+        content = reader.decompress(packed[1:]) + reader.flush()
+        # Bytes behind the end would be covered by no hash.
+        if not reader.eof or reader.unused_data:
+            raise ValueError("more or less than one packed text")
+        return content.decode()
     except _UNREADABLE as error:
         raise Damaged("its packed body cannot be read: it was changed, or a newer tapebook wrote it") from error
 
@@ -234,7 +231,7 @@ def _pack_entries(content: bytes) -> Iterator[tuple[int, str, Draft, int]]:
         yield from _parquet_entries(content)
         return
     try:
-        lines = iter(_inflate(content[0], content[1:]).split("\n"))
+        lines = iter(unpack_body(content).split("\n"))
         seq = 0
         for line in lines:
             before = ""
@@ -243,24 +240,8 @@ def _pack_entries(content: bytes) -> Iterator[tuple[int, str, Draft, int]]:
             seq += 1
             schema, happened_at, known_at = int(next(lines)), int(next(lines)), int(next(lines))
             yield seq, before, Draft(line[1:], happened_at, next(lines), schema), known_at
-    except (*_UNREADABLE, StopIteration) as error:
+    except (*_UNREADABLE, StopIteration, Damaged) as error:
         raise Damaged("a pack cannot be read: it was changed, or a newer tapebook wrote it") from error
-
-
-def _inflate(codec: int, packed: bytes) -> str:
-    reader = zlib.decompressobj(_WINDOW, zdict=DICTIONARIES[codec])
-    text = reader.decompress(packed) + reader.flush()
-    # Bytes behind the end would be covered by no hash.
-    if not reader.eof or reader.unused_data:
-        raise ValueError("more or less than one packed text")
-    return text.decode()
-
-
-def event_row(event: Event) -> Row:
-    """An event as its table's columns, in their order."""
-    when, packed = (event.kind, event.schema, event.happened_at, event.known_at), pack_body(event.body)
-    content = (event.body, None) if packed is None else ("", packed)
-    return event.stream.owner, event.stream.deployment, event.seq, *when, *content, event.hash
 
 
 def pack_row(events: Sequence[Event], *, key: str | None = None, content: bytes | None = None) -> Row:

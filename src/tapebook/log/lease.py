@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tapebook.db import Database, Queries
+from tapebook.db import Database, Queries, Row
 from tapebook.errors import Busy, StaleWriter
 from tapebook.log.event import Stream
 
@@ -112,44 +112,55 @@ class Leases:
 
     def acquire(self, streams: Iterable[Stream], *, most: int) -> list[Lease]:
         """Takes streams that nobody holds, or whose holder counts as dead by what `watch_others` saw."""
-        chosen = self.available(streams)[:most]
-        if not chosen:
-            return []
-        free = [stream for stream in chosen if stream not in self._seen]
-        dead = chosen[len(free) :]
+        free_rows, dead_rows = list[Row](), list[Row]()
         # Always in one order, so that two processes cannot wait for each other.
-        free_rows = [(each.owner, each.deployment, self._holder, self._holder) for each in sorted(free)]
-        signs = [(each, self._seen[each]) for each in sorted(dead)]
-        dead_rows = [(self._holder, each.owner, each.deployment, sign.epoch, sign.beat) for each, sign in signs]
+        for stream in sorted(self.available(streams)[:most]):
+            sign = self._seen.get(stream)
+            if sign is None:
+                free_rows.append((stream.owner, stream.deployment, self._holder, self._holder))
+            else:
+                dead_rows.append((self._holder, stream.owner, stream.deployment, sign.epoch, sign.beat))
+        if not free_rows and not dead_rows:
+            return []
         with self._db.transaction():
             self._db.many(_QUERIES.take_free, free_rows)
             self._db.many(_QUERIES.take_over, dead_rows)
             held = self._held_leases()
         # What was taken is read back: another process may have been faster with some of them.
-        taken = [lease for stream, lease in held.items() if stream not in self.in_hand]
-        for lease in taken:
-            self.in_hand[lease.stream] = lease
-            self._lost.discard(lease.stream)
+        taken: list[Lease] = []
+        for stream, lease in held.items():
+            if stream not in self.in_hand:
+                self.in_hand[stream] = lease
+                self._lost.discard(stream)
+                taken.append(lease)
         return taken
 
     @contextmanager
     def holding(self, stream: Stream) -> Iterator[Lease]:
         """Holds one stream for a while; Busy when its holder is alive, and a wait when that is not known yet."""
+        where = {"owner": stream.owner, "deployment": stream.deployment, "holder": self._holder}
+        row = self._db.one(_QUERIES.take_free, **where)
+        lease = self._await_lease(stream) if row is None else Lease(stream, self._holder, row[0])
+        self.in_hand[stream] = lease
+        self._lost.discard(stream)
+        try:
+            yield lease
+        finally:
+            self.release([lease])
+
+    def _await_lease(self, stream: Stream) -> Lease:
+        """The lease of a stream that somebody holds, once that counts as dead; Busy when it gives a sign of life."""
         first: _SeenHeartbeat | None = None
         while True:
             self.watch_others()
             taken = self.acquire([stream], most=1)
             if taken:
-                break
+                return taken[0]
             sign = self._seen.get(stream)
             if first is not None and sign is not None and (sign.epoch, sign.beat) != (first.epoch, first.beat):
                 raise Busy(f"{stream.name} is in the hands of {sign.holder}, which is at work; try again in a moment")
             first = first or sign
             self._sleep(_POLL_SECONDS)
-        try:
-            yield taken[0]
-        finally:
-            self.release(taken)
 
     def heartbeat_if_due(self) -> list[Lease]:
         """Sends a heartbeat when one is due; returns the leases that were lost."""
@@ -187,15 +198,16 @@ class Leases:
 
     def release(self, leases: Iterable[Lease]) -> None:
         """Releases leases, so that others can take their streams at once."""
-        mine: list[Lease] = []
-        for lease in leases:
-            self._lost.discard(lease.stream)
-            if self.in_hand.get(lease.stream) == lease:
-                del self.in_hand[lease.stream]
-                mine.append(lease)
-        if mine:
-            with self._db.transaction():
-                self._db.many(_QUERIES.release, map(_lease_row, sorted(mine, key=attrgetter("stream"))))
+        rows: list[Row] = []
+        for lease in sorted(leases, key=attrgetter("stream")):
+            stream = lease.stream
+            self._lost.discard(stream)
+            if self.in_hand.get(stream) == lease:
+                del self.in_hand[stream]
+                rows.append((stream.owner, stream.deployment, lease.holder, lease.epoch))
+        if rows:
+            # All of them or none, without a transaction around it.
+            self._db.many(_QUERIES.release, rows)
 
     def release_all(self) -> None:
         """Releases all leases."""

@@ -2,7 +2,8 @@
 -- Takes a stream that nobody holds; one that is held stays as it is.
 INSERT INTO leases (owner, deployment, holder, epoch, beat) VALUES (:owner, :deployment, :holder, 1, 0)
 ON CONFLICT (owner, deployment) DO UPDATE SET holder = :holder, epoch = leases.epoch + 1, beat = 0
-WHERE leases.holder = '';
+WHERE leases.holder = ''
+RETURNING epoch;
 
 -- name: take_over
 -- Takes a stream from a holder that gave no sign since it was looked at.

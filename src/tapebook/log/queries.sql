@@ -74,6 +74,34 @@ SELECT deployment, MAX(seq) FROM (
 ) ends
 GROUP BY deployment;
 
+-- name: newest_known
+-- When the newest event of an owner's streams was known, leaving one of them out; found like the heads.
+WITH RECURSIVE with_rows (deployment) AS (
+    SELECT MIN(deployment) FROM log_events WHERE owner = :owner
+    UNION ALL
+    SELECT (SELECT MIN(e.deployment) FROM log_events e WHERE e.owner = :owner AND e.deployment > s.deployment)
+    FROM with_rows s WHERE s.deployment IS NOT NULL
+),
+with_packs (deployment) AS (
+    SELECT MIN(deployment) FROM log_packs WHERE owner = :owner
+    UNION ALL
+    SELECT (SELECT MIN(p.deployment) FROM log_packs p WHERE p.owner = :owner AND p.deployment > s.deployment)
+    FROM with_packs s WHERE s.deployment IS NOT NULL
+)
+SELECT MAX(known_at) FROM (
+    SELECT (
+        SELECT e.known_at FROM log_events e
+        WHERE e.owner = :owner AND e.deployment = s.deployment ORDER BY e.seq DESC LIMIT 1
+    ) AS known_at
+    FROM with_rows s WHERE s.deployment IS NOT NULL AND s.deployment <> :without
+    UNION ALL
+    SELECT (
+        SELECT p.known_at FROM log_packs p
+        WHERE p.owner = :owner AND p.deployment = s.deployment ORDER BY p.first_seq DESC LIMIT 1
+    )
+    FROM with_packs s WHERE s.deployment IS NOT NULL AND s.deployment <> :without
+) ends;
+
 -- name: events
 -- A slice of a stream's rows in order.
 SELECT seq, kind, schema_version, happened_at, known_at, body, packed, hash FROM log_events

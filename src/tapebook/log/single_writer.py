@@ -25,7 +25,7 @@ from tapebook.log.event import (
     pack_row,
 )
 from tapebook.log.lease import Lease
-from tapebook.log.store import QUERIES, Fetch, Head, Log, LogClock, StreamSetBack
+from tapebook.log.store import QUERIES, Fetch, Head, Log, LogClock, StreamSetBack, stale_writer
 
 # More would hardly be smaller, and one of them takes a few milliseconds to look up.
 _EVENTS_PER_PACK = 512
@@ -37,6 +37,9 @@ Follower = Callable[[Event], None]
 
 class SingleWriterLog(Log):
     """A log that remembers where its streams end, and shows every event to whoever follows along."""
+
+    # What followers have seen cannot be taken back one by one: the whole transaction ends.
+    takes_back_appends = False
 
     def __init__(
         self, db: Database, projections: Sequence[Projection], *, clock: LogClock, fetch: Fetch = lambda key: None
@@ -93,7 +96,10 @@ class SingleWriterLog(Log):
         if self._waiting or any([isinstance(draft, LateDraft) for draft in drafts]):
             return self._append_waiting(stream, drafts, expected_seq=expected_seq)
         head = self.head(stream)
-        events, previous = self._chain_to_head(head, drafts, stream=stream, expected_seq=expected_seq), head.hash
+        if head.seq != expected_seq:
+            raise stale_writer(stream, head.seq, expected_seq)
+        previous, known_at = head.hash, max(head.known_at + 1, self._clock.now())
+        events = chain_events(previous, drafts, stream=stream, seq=expected_seq, known_at=known_at)
         for event in events:
             self._follow(event)
             self._write_after(previous, event)
@@ -106,7 +112,10 @@ class SingleWriterLog(Log):
         if known is None:
             head = self.head(stream)
             known = head.seq, head.known_at
-        seq, known_at = self._require_end(stream, known, expected_seq=expected_seq)
+        seq, known_before = known
+        if seq != expected_seq:
+            raise stale_writer(stream, seq, expected_seq)
+        known_at = max(known_before + 1, self._clock.now())
         self._waiting.append((stream, drafts, seq, known_at))
         self._ends_waiting[stream] = seq + len(drafts), known_at
         events = []
@@ -160,6 +169,12 @@ class SingleWriterLog(Log):
         """The watermark of a moment: the newest sequence number known then."""
         self._pack_loose(stream)
         return super().seq_as_of(stream, as_of)
+
+    def newest_known_at(self, owner: str, *, without: str) -> int:
+        """When the newest event of an owner's streams was known, leaving one of them out."""
+        for stream in list(self._loose):
+            self._pack_loose(stream)
+        return super().newest_known_at(owner, without=without)
 
     def event_count(self, stream: Stream) -> int:
         """How many events are stored of a stream."""

@@ -44,7 +44,7 @@ from tapebook.log.event import (
     Write,
     apply_event,
     chain_events,
-    event_row,
+    pack_body,
     pack_known_times,
     pack_row,
     parquet_of_events,
@@ -123,10 +123,10 @@ class ReadCache:
 
     def read(self, key: Hashable, stream: Stream, *, seq: int, read: Callable[[], Result]) -> Result:
         """What `read` gives as of a sequence number; kept under its key until the stream changes."""
-        since = self.last_change(stream, seq=seq)
-        if since is None:
+        changed = self._log.last_change_seq(stream, self._kinds, seq=seq) if self._log else None
+        if changed is None or changed > seq or self._log is None:
             return read()
-        known = self._values.get(key)
+        since, known = (self._log.generation, changed), self._values.get(key)
         if known is None or known[0] != since:
             known = self._values[key] = since, read()
         found: Result = known[1]
@@ -181,6 +181,12 @@ class StreamSetBack(msgspec.Struct, frozen=True):
 def is_clock_set_back(newest_known_at: int, now: int) -> bool:
     """Whether the clock is so far behind that it must have been set back."""
     return newest_known_at - now > TOLERATED_MS
+
+
+def stale_writer(stream: Stream, seq: int, expected_seq: int) -> StaleWriter:
+    """What is said to a writer who had read another end of a stream than it has."""
+    place = f"stream {stream.name} is at {seq}, not {expected_seq}"
+    return StaleWriter(f"{place}: read it again before writing")
 
 
 def set_back_draft(set_back: ClockSetBack) -> Draft:
@@ -254,6 +260,9 @@ class _Pack(msgspec.Struct, frozen=True):
 
 class Log:
     """All streams of one database; `fetch` reads the archive, where old events may be, `written` counts its own."""
+
+    takes_back_appends = True
+    """Whether an append that failed leaves nothing behind, so that whoever made it may go on."""
 
     def __init__(
         self,
@@ -450,8 +459,9 @@ class Log:
 
     def is_ahead_of_clock(self, stream: Stream, *, lease: Lease | None = None) -> bool:
         """Whether a stream was written by a clock that was ahead, and the step back is not in it yet."""
-        known_at = self.head(stream, lease=lease).known_at if self._may_go_back else 0
-        return is_clock_set_back(known_at, self._clock.now())
+        if self._may_go_back is None:
+            return False
+        return is_clock_set_back(self.head(stream, lease=lease).known_at, self._clock.now())
 
     def last_change_seq(self, stream: Stream, kinds: frozenset[str], *, seq: int) -> int | None:
         """The newest sequence number of an event of some kinds; None beyond the head that was read last."""
@@ -471,6 +481,11 @@ class Log:
             for event in self._events_of_pack(stream, each):
                 found[event.kind] = max(event.seq, found.get(event.kind, 0))
         return found
+
+    def newest_known_at(self, owner: str, *, without: str) -> int:
+        """When the newest event of an owner's streams was known, leaving one of them out; 0 without any."""
+        row = self._db.one(QUERIES.newest_known, owner=owner, without=without)
+        return row[0] or 0 if row else 0
 
     def event_count(self, stream: Stream) -> int:
         """How many events are stored of a stream; equal to the head's seq unless somebody changed the table."""
@@ -568,7 +583,10 @@ class Log:
             known_at = self._may_go_back(head.known_at, now)
             before = [set_back_draft(self._step_back(stream, head, known_at))]
             head = msgspec.structs.replace(head, known_at=known_at - 1)
-        events = self._chain_to_head(head, [*before, *drafts], stream=stream, expected_seq=expected_seq)
+        if head.seq != expected_seq:
+            raise stale_writer(stream, head.seq, expected_seq)
+        known_at = max(head.known_at + 1, self._clock.now())
+        events = chain_events(head.hash, [*before, *drafts], stream=stream, seq=head.seq, known_at=known_at)
         self._write(stream, events)
         known = self._changes[stream]
         for event in events:
@@ -586,22 +604,15 @@ class Log:
         ((first_seq,),) = self._db.all(QUERIES.first_known_after, **where)
         return ClockSetBack(known_at, head.known_at, first_seq)
 
-    def _chain_to_head(self, head: Head, drafts: Sequence[Draft], *, stream: Stream, expected_seq: int) -> list[Event]:
-        """The drafts as the next events of a stream, all of them known now."""
-        seq, known_at = self._require_end(stream, (head.seq, head.known_at), expected_seq=expected_seq)
-        return chain_events(head.hash, drafts, stream=stream, seq=seq, known_at=known_at)
-
-    def _require_end(self, stream: Stream, end: tuple[int, int], *, expected_seq: int) -> tuple[int, int]:
-        """Where a stream ends, which is where it is expected to, and when what is appended now is known."""
-        seq, known_before = end
-        if seq != expected_seq:
-            place = f"stream {stream.name} is at {seq}, not {expected_seq}"
-            raise StaleWriter(f"{place}: read it again before writing")
-        return seq, max(known_before + 1, self._clock.now())
-
     def _write(self, stream: Stream, events: Sequence[Event]) -> None:
+        rows: list[Row] = []
+        for event in events:
+            packed = pack_body(event.body)
+            content = (event.body, None) if packed is None else ("", packed)
+            when = (event.kind, event.schema, event.happened_at, event.known_at)
+            rows.append((stream.owner, stream.deployment, event.seq, *when, *content, event.hash))
         # On PostgreSQL two transactions can read the same head; the slower one's insert does nothing.
-        if self._db.many(QUERIES.append, [event_row(event) for event in events]) != len(events):
+        if self._db.many(QUERIES.append, rows) != len(events):
             raise StaleWriter(f"another writer was first in stream {stream.name}: read it again before writing")
         for event in events:
             apply_event(self._db, self._projectors, event)

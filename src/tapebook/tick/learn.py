@@ -44,7 +44,6 @@ from tapebook.lessons.notes import (
     draft_note_written,
 )
 from tapebook.log import Draft
-from tapebook.log.single_writer import SingleWriterLog
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import STEP_TRADES, cases_of, layers_due, outcomes_due, promoted_notes_due
@@ -174,7 +173,7 @@ def _try_append(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, se
     except (Retry, Stop):
         raise
     except Exception as error:
-        if isinstance(rooms.log, SingleWriterLog):
+        if not rooms.log.takes_back_appends:
             raise
         return error
 

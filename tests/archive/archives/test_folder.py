@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.archive.archives import folder
-from tapebook.archive.port import content_key
+from tapebook.domain.canonical import content_key
 from tapebook.errors import Damaged, StoreFailed
 
 

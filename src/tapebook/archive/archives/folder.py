@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from tapebook.archive.port import (
-    CONTENT_PREFIX,
     backup_key,
     checked_key,
     key_of_name,
@@ -27,6 +26,7 @@ from tapebook.archive.port import (
     unpack_object,
 )
 from tapebook.domain import files
+from tapebook.domain.canonical import CONTENT_PREFIX
 from tapebook.errors import Damaged, StoreFailed
 
 # What is remembered takes a megabyte at most.
