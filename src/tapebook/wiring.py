@@ -16,6 +16,7 @@ from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.broker import Broker, PaperTerms
 from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
+from tapebook.context import PacketCaches
 from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms, make_engine
@@ -80,7 +81,7 @@ class Rooms:
     ) -> None:
         require_home(home)
         make_home_private(home)
-        self.home, self.clock = home, clock
+        self.home, self.clock, self.packet_caches = home, clock, PacketCaches()
         self.config: Config = read_with or with_slot(load_config(home), slot)
         reads = read_with is not None
         book_db = _open_database(

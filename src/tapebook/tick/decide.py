@@ -16,7 +16,7 @@ import msgspec
 from tapebook.book.decision_queue import StoredReply
 from tapebook.book.events import decision_run_id
 from tapebook.book.materializer import day_start
-from tapebook.context import MarketCache, Situation, assemble_packet
+from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.decision import (
     EngineAnswer,
     Limits,
@@ -101,19 +101,28 @@ class PreparedDecision:
     record that waits for others (`book.events.late_event`) has it made with those of other decisions.
     """
 
-    __slots__ = ("_packet", "causes", "situation", "slot")
+    __slots__ = ("_caches", "_packet", "causes", "situation", "slot")
 
-    def __init__(self, slot: Slot, situation: Situation, causes: tuple[str, ...] = (), *, late: bool = False) -> None:
+    def __init__(
+        self,
+        slot: Slot,
+        situation: Situation,
+        causes: tuple[str, ...] = (),
+        *,
+        late: bool = False,
+        caches: PacketCaches | None = None,
+    ) -> None:
         self.slot = slot
         self.situation = situation
         self.causes = causes
-        self._packet: Packet | None = None if late else assemble_packet(situation)
+        self._caches = caches
+        self._packet: Packet | None = None if late else assemble_packet(situation, caches)
 
     @property
     def packet(self) -> Packet:
         """The packet, whole."""
         if self._packet is None:
-            self._packet = assemble_packet(self.situation)
+            self._packet = assemble_packet(self.situation, self._caches)
         return self._packet
 
     @property

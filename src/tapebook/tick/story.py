@@ -68,7 +68,7 @@ def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     engine = rooms.engine(opened.slot.deployment.agent)
     if opened.is_written or not reads_facts_alone(engine):
         return engine.decide(opened.packet)
-    return engine.decide(packet_of_facts(opened.situation))
+    return engine.decide(packet_of_facts(opened.situation, rooms.packet_caches))
 
 
 def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
@@ -145,7 +145,7 @@ def prepare_decision(
         shelf=look.shelf,
         optional=optional,
     )
-    return PreparedDecision(slot, situation, optional.causes, late=late)
+    return PreparedDecision(slot, situation, optional.causes, late=late, caches=rooms.packet_caches)
 
 
 def conclude_decision(
@@ -215,7 +215,7 @@ def prepare_shadow(rooms: Rooms, beside: Slot, main: DecisionRun) -> PreparedDec
     situation = gather_situation(
         rooms, beside.deployment, beside.symbol, as_of=main.as_of, watermarks=known, optional=optional
     )
-    return PreparedDecision(beside, situation, optional.causes)
+    return PreparedDecision(beside, situation, optional.causes, caches=rooms.packet_caches)
 
 
 def conclude_shadow(
