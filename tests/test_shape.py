@@ -186,7 +186,7 @@ PURE_CACHES = {
     "context/market_sections.py": {"settled_funding_rows", "_cap_rows"},
     "context/memory_sections.py": {"_trade_row", "shorten_trade_row"},
     "context/render.py": {
-        *("count_shape_pieces", "symbol_text", "price_text", "cached_usd_text"),
+        *("count_shape_pieces", "plain_line", "symbol_text", "price_text", "cached_usd_text"),
         *("signed_usd_text", "extreme_usd_text", "section_opening"),
     },
     "db/sqlite.py": {"_multi_row_insert"},

@@ -73,8 +73,10 @@ CHARACTERS_PER_TOKEN = 3
 """Ordinary words have four or five. What has fewer is cut, so that a line of signs takes no more room than prose."""
 
 
+@lru_cache(maxsize=8_192)
 def plain_line(text: str, most: int) -> str:
     """A text as one line of at most `most` characters, without quotes and without anything that is not seen."""
+    # Cached, since rules give the same reasons in one packet after another.
     # Nobody reads a megabyte to show a line of it.
     seen = text[: 8 * most]
     if not (seen.isascii() and seen.isprintable()):
