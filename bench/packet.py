@@ -15,8 +15,7 @@ import msgspec
 
 from bench.figure import Figure, seconds
 from tapebook.clock import VirtualClock
-from tapebook.context import MarketCache, Situation, assemble_packet, preview_packet
-from tapebook.context.assemble import market_section_caches, packet_cache
+from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet, preview_packet
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceRow, LayerRow, Lessons
 from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
@@ -82,14 +81,14 @@ def _measured(home: Path, trades: int) -> tuple[dict[str, float], Packet]:
     write_market(rooms)
     print(f"  {trades:,} trades written in {seconds(lambda: _fill(home / 'book.db', trades)):.0f} s", flush=True)
     known = Watermarks(tape=rooms.tape.head()[0], book=rooms.book.head(DEPLOYMENT.id))
-    shelf = MarketCache()
+    shelf, caches = MarketCache(), PacketCaches()
 
     # What stays from one tick to the next is `bench.ticks`' to measure; here all of it is drawn, and all but the warm
     # one is read: another generation of the log is trusted in nothing.
     def warm() -> Packet:
-        packet_cache.cache_clear()
+        caches.own.clear()
         return assemble_packet(
-            _full(gather_situation(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known, shelf=shelf))
+            _full(gather_situation(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known, shelf=shelf)), caches
         )
 
     def shared() -> Packet:
@@ -98,8 +97,6 @@ def _measured(home: Path, trades: int) -> tuple[dict[str, float], Packet]:
 
     def alone() -> Packet:
         rooms.log.generation += 1
-        packet_cache.cache_clear()
-        market_section_caches.cache_clear()
         return assemble_packet(_full(gather_situation(rooms, DEPLOYMENT, "BTC", as_of=NOON, watermarks=known)))
 
     packet = shared()

@@ -23,7 +23,10 @@ ROOMS = {
     *("tape", "sources", "book", "lessons", "experience", "horizons", "search"),
     *("context", "decision", "broker", "archive", "llm", "world"),
 }
-COMPOSERS = {"tick", "desk", "ingest", "history", "library", "backtest", "report", "lab", "api", "wiring", "anchors"}
+COMPOSERS = {
+    *("tick", "desk", "ingest", "history", "library", "backtest", "report", "lab", "api"),
+    *("wiring", "anchors", "tick_memory"),
+}
 MODULES = {"__init__", "clock", "settings", "errors", "plug", "domain", "log", "db", "surfaces"}
 KNOWN = ROOMS | COMPOSERS | MODULES
 

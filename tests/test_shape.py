@@ -183,14 +183,12 @@ PURE_CACHES = {
     "backtest/identity.py": {"package_sha256"},
     "book/events.py": {"_json_texts"},
     "broker/margin.py": {"_margin_tables", "_known_tiers"},
-    "context/assemble.py": {"system_message"},
-    "context/formatting.py": {
-        *("count_shape_pieces", "_cached_plain_line", "symbol_text", "price_text", "cached_usd_text"),
-        *("signed_usd_text", "extreme_usd_text"),
-    },
     "context/market_sections.py": {"settled_funding_rows", "_cap_rows"},
     "context/memory_sections.py": {"_trade_row", "shorten_trade_row"},
-    "context/render.py": {"section_opening"},
+    "context/render.py": {
+        *("count_shape_pieces", "plain_line", "symbol_text", "price_text", "cached_usd_text"),
+        *("signed_usd_text", "extreme_usd_text", "section_opening"),
+    },
     "db/sqlite.py": {"_multi_row_insert"},
     "decision/reply.py": {"parse_reply", "make_answer_of", "_numbers_in_line"},
     "domain/estimate.py": {"student_quantile"},
@@ -210,8 +208,6 @@ PURE_CACHES = {
 }
 # What still remembers the call before for the whole process instead of being passed in. This list only gets shorter.
 CACHES_TO_PASS_IN = {
-    "context/assemble.py": {"market_section_caches", "packet_cache"},
-    "context/memory_sections.py": {"_cached_cells"},
     "experience/rows.py": {"_cached_joined_rows"},
     "tick/memory.py": {"_bar_features_cache", "_unscaled_regime_cache", "_feature_vector_cache", "_lessons_cache"},
 }

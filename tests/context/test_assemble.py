@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tapebook.book.events import TradeClosed
 from tapebook.book.materializer import Account, TradeCause, settle_fill
-from tapebook.context import CURRENT_RENDERER, Feature, Situation, assemble_packet, memory_sections
+from tapebook.context import CURRENT_RENDERER, Feature, PacketCaches, Situation, assemble_packet, memory_sections
 from tapebook.context.assemble import OWN_SECTIONS
-from tapebook.context.formatting import text_tokens
 from tapebook.decision import Reply, parse_reply
 from tapebook.domain.agent import ContextProfile, ExperienceRow, LayerRow, Lessons, RiskCaps
 from tapebook.domain.canonical import canonical_json, sha256_hex
@@ -24,6 +23,7 @@ from tapebook.domain.order import Fill
 from tapebook.domain.packet import Packet
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.run import Activity, Verdict
+from tapebook.domain.text import text_tokens
 from tests.caches import forget
 from tests.context.situations import (
     HOSTILE,
@@ -167,16 +167,18 @@ def test_packet_is_a_pure_function(drawn: Situation) -> None:
 @patient(40)
 @given(situations(ODD_NAMES), st.lists(situations(), max_size=3))
 def test_what_was_drawn_before_leaves_no_trace(drawn: Situation, others: list[Situation]) -> None:
+    caches = PacketCaches()
     for other in others:
-        assemble_packet(other)
-    shared = assemble_packet(drawn)
+        assemble_packet(other, caches)
+    shared = assemble_packet(drawn, caches)
     forget()
     assert assemble_packet(drawn) == shared
 
 
 def test_agents_that_see_the_same_market_share_its_sections() -> None:
-    first = assemble_packet(situation())
-    second = assemble_packet(situation(deployment=deployed(profile(name="other")), market=market()))
+    caches = PacketCaches()
+    first = assemble_packet(situation(), caches)
+    second = assemble_packet(situation(deployment=deployed(profile(name="other")), market=market()), caches)
     assert first.sections[0] is second.sections[0] and first.sections[1] is second.sections[1]
 
 
@@ -405,14 +407,14 @@ STEPS: dict[str, Callable[[Situation], Situation]] = {
 @patient(60)
 @given(st.lists(st.sampled_from(sorted(STEPS)) | st.just("the next tick"), max_size=12))
 def test_packets_one_after_the_other_are_those_of_each_by_itself(names: list[str]) -> None:
-    here, met = situation(), []
+    here, met, caches = situation(), [], PacketCaches(most=3)
     for name in names:
         # A trade that is not there cannot be changed.
         trades_there = here.closed_trades or situation().closed_trades
         here = STEPS[name](msgspec.structs.replace(here, closed_trades=trades_there))
         known = dict.fromkeys([*here.portfolio.positions, *here.open_trades], E8) | here.marks
         here = msgspec.structs.replace(here, marks=known)
-        met.append((here, assemble_packet(here)))
+        met.append((here, assemble_packet(here, caches)))
     for each, packet in met:
         forget()
         assert assemble_packet(each) == packet
@@ -421,14 +423,14 @@ def test_packets_one_after_the_other_are_those_of_each_by_itself(names: list[str
 
 
 def test_what_somebody_fills_later_does_not_change_what_was_drawn() -> None:
-    marks, held = {"BTC": 65_900 * E8}, {"BTC": BTC}
-    first = assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6)))
+    marks, held, caches = {"BTC": 65_900 * E8}, {"BTC": BTC}, PacketCaches()
+    first = assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6)), caches)
     marks["BTC"] = 70_000 * E8
-    second = assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6)))
+    second = assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6)), caches)
     assert first.section("portfolio") != second.section("portfolio")
     held["ETH"] = Position("ETH", E8, 0)
     marks["ETH"] = E8
-    assert "BTC ETH" in assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6))).text
+    assert "BTC ETH" in assemble_packet(situation(marks=marks, portfolio=Portfolio(held, E6)), caches).text
 
 
 @given(st.data())

@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.formatting import (
-    TOKEN_SHAPES,
-    count_fitting,
-    count_shape_pieces,
-    line_cost,
-    line_tokens,
-    text_tokens,
-    truncate_to_tokens,
-)
-from tapebook.domain.text import PIECE
+from tapebook.context.render import TOKEN_SHAPES, count_fitting, count_shape_pieces, line_cost
+from tapebook.domain.text import PIECE, line_tokens, text_tokens, truncate_to_tokens
 
 LINES = st.text(st.characters(exclude_characters="\n"), max_size=40)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.formatting import line_tokens, plain_line, symbol_text
+from tapebook.context.render import plain_line, symbol_text
+from tapebook.domain.text import line_tokens
 from tests.context.situations import HOSTILE, WORDS
 
 

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.formatting import line_tokens, text_tokens
 from tapebook.context.render import (
     SHORT_TEXT,
     RenderedSection,
@@ -19,6 +17,7 @@ from tapebook.context.render import (
 )
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.packet import Section
+from tapebook.domain.text import line_tokens, text_tokens
 
 LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=40)
 WHOLE = Section("s", "Title", ("name", "value"), (("a", "1"), ("b", "2")))
@@ -66,7 +65,6 @@ def test_section_is_a_heading_and_its_lines() -> None:
     drawn = drawn_in(100, WHOLE)
     assert drawn.text == "## Title\na 1\nb 2"
     assert (drawn.section, drawn.tokens, drawn.content) == (WHOLE, text_tokens(drawn.text), canonical_json(WHOLE))
-    assert drawn.encoded == drawn.text.encode()
 
 
 @given(st.lists(LINES, max_size=5), st.integers(1, 9), st.integers(0, 80) | st.just(10_000), st.booleans())
@@ -77,9 +75,7 @@ def test_a_section_is_the_same_drawn_at_once_or_line_by_line(
         section = Section("s", "Title", ("c",), tuple((text * times + blanks,) for text in texts))
         at_once = drawn_in(room, section, oldest_first=oldest_first)
         by_line = drawn_by_line(room, section, oldest_first=oldest_first)
-        # Where it begins is kept with its lines alone.
-        assert msgspec.structs.replace(by_line, opening=at_once.opening) == at_once
-        assert by_line.content.startswith(by_line.opening) and by_line.tokens == text_tokens(by_line.text)
+        assert by_line == at_once and by_line.tokens == text_tokens(by_line.text)
 
 
 # The heading alone costs 4, with how many are shown 10; a row costs 3.
@@ -103,7 +99,6 @@ def test_bytes_put_together_are_those_of_the_section(
     section = Section(name, data.draw(CELLS), tuple(columns), tuple(tuple(row) for row in cells))
     drawn = drawn_in(data.draw(st.integers(0, 60)), section, oldest_first=data.draw(st.booleans()))
     assert drawn.content == canonical_json(drawn.section)
-    assert drawn.encoded == drawn.text.encode()
 
 
 @given(st.lists(LINES, max_size=12), st.integers(0, 80), st.booleans())

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.context.assemble import FOOTER, LESSONS_CAP, LESSONS_HEADING, leash_text, lessons_text, system_segments
-from tapebook.context.formatting import text_tokens
 from tapebook.domain.agent import AgentProfile, Lessons, RiskCaps
 from tapebook.domain.money import E6
-from tapebook.domain.text import sanitise, sanitise_lines
+from tapebook.domain.text import sanitise, sanitise_lines, text_tokens
 from tests.context.situations import HOSTILE, WORDS, profile
 
 TEXT = st.text(max_size=60)

@@ -102,9 +102,7 @@ def move_all_out(home: Path, mirror: Path) -> None:
         put, watched = partial(put_cold, rooms.archive), Watchlists(rooms.book).symbols
         families = rooms.tape.families
         store_catalogue(rooms)
-        assert retire_rows(
-            rooms.tape_db, put, keep=nothing, now=with_rows.now(), watched=watched, families=families
-        )
+        assert retire_rows(rooms.tape_db, put, keep=nothing, now=with_rows.now(), watched=watched, families=families)
         old = OldRunArchiver(rooms)
         while old.archive_step():
             pass

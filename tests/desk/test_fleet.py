@@ -168,7 +168,5 @@ def test_an_ingestion_stands_by_for_another_machine_and_ends_on_time(stage: Stag
     (home / FILE).write_text(re.sub(r'^tape = ".*"', f'tape = "{postgres_url}"', text, flags=re.MULTILINE), "utf-8")
     with closing(connect(postgres_url)) as other:
         assert other.claim("local/ingest", holder="ingest there:2") is None
-        asyncio.run(
-            ingest(home, url=None, seconds=0.2, report=lambda progress: said.append(progress.problem))
-        )
+        asyncio.run(ingest(home, url=None, seconds=0.2, report=lambda progress: said.append(progress.problem)))
     assert said == ["standing by: ingest there:2 runs as ingest on this database"]

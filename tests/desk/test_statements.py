@@ -164,9 +164,7 @@ def test_hold_by_itself_asks_the_book_twelve_times_at_most(home: Path, statement
     assert sum(counted.values()) <= MOST_ALONE_IN_BOOK, counted.most_common()
 
 
-def test_what_the_tape_does_not_have_is_found_missing_by_two_statements(
-    home: Path, statements: Counter[str]
-) -> None:
+def test_what_the_tape_does_not_have_is_found_missing_by_two_statements(home: Path, statements: Counter[str]) -> None:
     with shops(home, 1) as (shop,):
         shop.quote(*SYMBOLS[:1])
         view = View(shop.clock.now())

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.context import CURRENT_RENDERER, PACKET_VERSIONS, MarketCache, Situation, assemble_packet
+from tapebook.context import CURRENT_RENDERER, PACKET_VERSIONS, MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.context.assemble import RENDERER_SECTIONS, ROOM_OF_SECTION
 from tapebook.domain.agent import ContextProfile, Deployment, parse_memory
 from tapebook.domain.instants import MINUTE
@@ -77,7 +77,7 @@ def failing(*_: object, **__: object) -> NoReturn:
 
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.proof)])
 def test_packets_from_the_shelf_are_the_same_to_the_last_byte(rooms: Rooms, step: int) -> None:
-    shelf, sent = MarketCache(most=8), all_runs(rooms)
+    shelf, caches, sent = MarketCache(most=8), PacketCaches(), all_runs(rooms)
     assert len(sent) > 100
     for run in sent[::step]:
         found = rooms.book.agent(run.agent, version=run.agent_version)
@@ -85,7 +85,8 @@ def test_packets_from_the_shelf_are_the_same_to_the_last_byte(rooms: Rooms, step
         deployment = Deployment(run.owner, run.deployment, found[1], run.agent_version)
         known: Any = {"as_of": run.as_of, "watermarks": run.watermarks}
         shared = [
-            assemble_packet(gather_situation(rooms, deployment, run.symbol, shelf=shelf, **known)) for _ in range(2)
+            assemble_packet(gather_situation(rooms, deployment, run.symbol, shelf=shelf, **known), caches)
+            for _ in range(2)
         ]
         forget()
         assert shared == [assemble_packet(gather_situation(rooms, deployment, run.symbol, **known))] * 2

@@ -215,7 +215,7 @@ class Bots(HomePart):
             scheduled, now, deployment = self._home.moment(at), self._home.moment(None), _bot(rooms, agent, symbol)
             known = KnownAsOf(now, watermarks_now(rooms, deployment))
             situation = gather_situation(rooms, deployment, symbol, as_of=now, watermarks=known.watermarks)
-            packet = assemble_packet(situation)
+            packet = assemble_packet(situation, rooms.memory.packets)
         ticket = _Ticket(agent, symbol, scheduled, known, packet.sha256)
         return OfferedDecision(packet, urlsafe_b64encode(msgspec.json.encode(ticket)).decode())
 

@@ -51,7 +51,8 @@ class Runs(HomePart):
             if symbol not in deployment.agent.watchlist:
                 raise _unwatched_symbol(deployment, symbol, as_of=then)
             known = watermarks_now(rooms, deployment) if as_of is None else _watermarks_at(rooms, deployment, moment)
-            return assemble_packet(gather_situation(rooms, deployment, symbol, as_of=moment, watermarks=known))
+            situation = gather_situation(rooms, deployment, symbol, as_of=moment, watermarks=known)
+            return assemble_packet(situation, rooms.memory.packets)
 
     def preview(self, agent: str, symbol: str, *, as_of: AsOf = None, version: int | None = None) -> Preview:
         """What that takes: tokens of every part against its cap, rows left out, and warnings at high settings."""

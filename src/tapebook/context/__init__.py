@@ -5,9 +5,9 @@ gives:  a packet within its budget, with canonical bytes and hashes
 never:  reads a database, a clock or a file
 """
 
-from tapebook.context.assemble import SECTION_CAPS, assemble_packet, packet_of_facts
-from tapebook.context.formatting import MEMORY_CAP
+from tapebook.context.assemble import SECTION_CAPS, PacketCaches, assemble_packet, packet_of_facts
 from tapebook.context.preview import Preview, PreviewPart, oversize_problems, preview_packet
+from tapebook.context.render import MEMORY_CAP
 from tapebook.context.situation import (
     CURRENT_RENDERER,
     CURRENT_VERSION,
@@ -31,6 +31,7 @@ __all__ = [
     "Market",
     "MarketCache",
     "MarketKey",
+    "PacketCaches",
     "PacketVersion",
     "Preview",
     "PreviewPart",

@@ -4,43 +4,41 @@
    agent's own profile speaks there, and lessons that were checked bullet by bullet; nothing from the market, a
    document or a model's prose can;
 2. each section makes its typed rows, and `render` keeps those that fit its cap and writes the text; what was
-   rendered for the packet before stays (`PacketCache`, `SectionCache`), and what depends on the market alone is
-   rendered once for all agents that see it (`MarketSectionCaches`);
+   rendered for the packet before stays (`PacketCaches`), and what depends on the market alone is rendered once for
+   all agents that see it;
 3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way
    (`_render_own_sections`);
 4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text;
 5. the figures that rules reckon with go along as typed facts (`decision_facts`), outside both hashes.
 """
 
-import hashlib
-from functools import lru_cache
+from hashlib import sha256
 from math import isfinite
 from typing import Any
 
 import msgspec
 
 from tapebook.context import market_sections, memory_sections, renderer_2, renderer_3
-from tapebook.context.formatting import (
+from tapebook.context.market_sections import PortfolioView
+from tapebook.context.render import (
     MEMORY_CAP,
     LineFormatter,
+    RenderedSection,
+    SectionCache,
+    SectionLayout,
     SymbolFormatter,
     count_fitting,
-    line_tokens,
     plain_line,
     symbol_text,
-    text_tokens,
     whole_usd_text,
 )
-from tapebook.context.market_sections import PortfolioView
-from tapebook.context.render import RenderedSection, SectionCache, SectionLayout
 from tapebook.context.situation import CURRENT_RENDERER, Market, Situation, version_of
 from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
-from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import Candle
 from tapebook.domain.money import decimal_text, divide_half_even
-from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Segment
-from tapebook.domain.text import sanitise, sanitise_lines
+from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Section, Segment
+from tapebook.domain.text import line_tokens, sanitise, sanitise_lines, text_tokens
 
 # Tokens. Lessons, activity, trades and positions share `MEMORY_CAP` besides.
 LESSONS_CAP = 500
@@ -62,31 +60,24 @@ cites names citations of the packet, such as "c1"; without any it stays empty.""
 
 
 class SystemMessage(msgspec.Struct, frozen=True):
-    """The system message, what it and its lessons cost, and its canonical bytes.
-
-    `begun` is the hash of the packet up to the sections. It is never changed, only copied and continued.
-    """
+    """The system message, what it and its lessons cost, and its canonical bytes."""
 
     text: str
-    begun: "hashlib._Hash"
     segments: tuple[Segment, ...]
     tokens: int
     lessons_tokens: int
     content: bytes
 
 
-@lru_cache(maxsize=4_096)
 def system_message(
     agent: AgentProfile, lessons: Lessons | None, *, symbol: str, renderer: int = CURRENT_RENDERER
 ) -> SystemMessage:
     """The system message of an agent."""
-    # Cached, since it changes only with the agent or its lessons.
     parts = system_segments(agent, lessons, symbol=symbol, renderer=renderer)
     text = "\n\n".join(part.text for part in parts)
     # Lessons stand in the system message, but what they cost is taken from the budget of the memory.
     learned = sum(text_tokens(part.text) for part in parts if part.name == "lessons")
-    begun = hashlib.sha256(f"{text}\n\n".encode())
-    return SystemMessage(text, begun, parts, text_tokens(text), learned, canonical_json(text))
+    return SystemMessage(text, parts, text_tokens(text), learned, canonical_json(text))
 
 
 def system_segments(
@@ -196,20 +187,76 @@ SECTION_CAPS = {layout.name: layout.cap for layout in MARKET_SECTIONS} | {
 }
 
 
-def assemble_packet(situation: Situation) -> Packet:
-    """The packet of a situation."""
+class MarketSections:
+    """What depends on the market alone, as it was for the market before: the sections, and the prices of the bars."""
+
+    def __init__(self, renderer: int) -> None:
+        self.sections = tuple(SectionCache(layout) for layout in RENDERER_SECTIONS[renderer][0])
+        self.bar_prices: tuple[tuple[Candle, ...], BarPrices] = ((), BarPrices())
+
+
+class OwnSections:
+    """What is an agent's own on a symbol, as it was in the packet before: the system message, and the sections."""
+
+    def __init__(self, context: ContextProfile, renderer: int) -> None:
+        rooms = context.rooms
+        self.shows_lessons = "lessons" in rooms
+        self.system: tuple[tuple[AgentProfile, Lessons | None], SystemMessage] | None = None
+        portfolio, *own = RENDERER_SECTIONS[renderer][1]
+        shown = [layout for layout in own if not layout.memory or ROOM_OF_SECTION[layout.name] in rooms]
+        panels = {layout.name: SectionCache(layout) for layout in shown}
+        self.portfolio = SectionCache(portfolio)
+        self.panels, self.trades = tuple(panels.values()), panels.get(memory_sections.RECENT_TRADES_SECTION.name)
+
+
+class PacketCaches:
+    """Sections as they were rendered last: packets that follow one another mostly show the same.
+
+    Agents that look at the same bars of a symbol share the sections of its market; a deployment has its own sections
+    of each symbol, and its shadow, which has another context, has others. A section is invalidated by what it looks
+    at, its title or its cap (`SectionCache`), the system message by the agent's profile and its lessons: packets are
+    the same with and without the caches. Beyond `most` symbols or deployments all are forgotten. Several threads may
+    share the caches, since what is kept is replaced at once.
+    """
+
+    def __init__(self, most: int = 512) -> None:
+        self._most = most
+        self.markets: dict[tuple[str, int, int, int], MarketSections] = {}
+        self.own: dict[tuple[str, str, ContextProfile, int], OwnSections] = {}
+
+    def sections_of(self, situation: Situation) -> tuple[MarketSections, OwnSections]:
+        """What is kept for packets such as that of a situation."""
+        market, renderer, deployment = situation.market, situation.renderer, situation.deployment
+        key = (market.symbol, market.bar_minutes, len(market.bars), renderer)
+        own_key = (deployment.id, market.symbol, deployment.agent.context, renderer)
+        shared, own = self.markets.get(key), self.own.get(own_key)
+        if shared is None or own is None:
+            for kept in (self.markets, self.own):
+                if len(kept) >= self._most:
+                    kept.clear()
+            shared = self.markets[key] = shared or MarketSections(renderer)
+            own = self.own[own_key] = own or OwnSections(deployment.agent.context, renderer)
+        return shared, own
+
+
+def assemble_packet(situation: Situation, caches: PacketCaches | None = None) -> Packet:
+    """The packet of a situation; `caches` are those of the packets before, if there were any."""
     market, agent, renderer = situation.market, situation.deployment.agent, situation.renderer
-    board = packet_cache(situation.deployment.id, market.symbol, agent.context, renderer)
-    shared = market_section_caches(market.symbol, market.bar_minutes, len(market.bars), renderer)
-    system = board.system((agent, situation.lessons if board.shows_lessons else None))
-    account = market_sections.look_at_portfolio(situation)
-    drawn = shared.render(market)
-    drawn += _render_own_sections(situation, account, board, room=MEMORY_CAP - system.lessons_tokens)
-    sections, opening = tuple([each.section for each in drawn]), drawn[0].opening
-    section_tokens = {each.section.name: each.tokens for each in drawn}
-    contents = [each.content for each in drawn]
-    contents[0] = contents[0][len(opening) :]
-    inputs = board.begun_inputs((system.content, opening))
+    shared, own = (caches or PacketCaches()).sections_of(situation)
+    asked = (agent, situation.lessons if own.shows_lessons else None)
+    kept = own.system
+    if kept is None or kept[0] != asked:
+        kept = own.system = asked, system_message(*asked, symbol=market.symbol, renderer=renderer)
+    system, account = kept[1], market_sections.look_at_portfolio(situation)
+    texts, sections, contents, section_tokens = list[str](), list[Section](), list[bytes](), dict[str, int]()
+    drawn = [shared.sections[0].render(market), shared.sections[1].render(market)]
+    for each in drawn + _render_own_sections(situation, account, own, room=MEMORY_CAP - system.lessons_tokens):
+        if each is not None:
+            texts.append(each.text)
+            sections.append(each.section)
+            contents.append(each.content)
+            section_tokens[each.section.name] = each.tokens
+    text = "\n\n".join(texts)
     # Only what is shown may be cited: the guard refuses the rest.
     cited = len(sections[-1].rows) if sections[-1].name == memory_sections.CITATIONS_SECTION.name else 0
     return Packet(
@@ -218,32 +265,53 @@ def assemble_packet(situation: Situation) -> Packet:
         situation.as_of,
         renderer,
         system.text,
-        "\n\n".join([each.text for each in drawn]),
-        sections,
+        text,
+        tuple(sections),
         # The empty line between two sections is one more.
-        system.tokens + sum(section_tokens.values()) + len(drawn) - 1,
+        system.tokens + sum(section_tokens.values()) + len(sections) - 1,
         section_tokens,
-        inputs_sha256=_finish_hash(inputs, b",".join(contents) + b"]]"),
-        sha256=_finish_hash(system.begun, b"\n\n".join([each.encoded for each in drawn])),
+        inputs_sha256=sha256(b"[%b,[%b]]" % (system.content, b",".join(contents))).hexdigest(),
+        sha256=sha256(f"{system.text}\n\n{text}".encode()).hexdigest(),
         segments=system.segments,
         citations=situation.citations[:cited],
-        facts=decision_facts(situation, account, shared.bar_prices(market.bars)),
+        facts=decision_facts(situation, account, shared),
     )
 
 
-def packet_of_facts(situation: Situation) -> Packet:
+def packet_of_facts(situation: Situation, caches: PacketCaches | None = None) -> Packet:
     """The packet of a situation without its text: for engines that read of it the symbol and the facts alone."""
-    market, agent = situation.market, situation.deployment.agent
-    shared = market_section_caches(market.symbol, market.bar_minutes, len(market.bars), situation.renderer)
-    account = market_sections.look_at_portfolio(situation)
-    facts = decision_facts(situation, account, shared.bar_prices(market.bars))
-    place = (agent.name, market.symbol, situation.as_of, situation.renderer)
+    shared, _ = (caches or PacketCaches()).sections_of(situation)
+    facts = decision_facts(situation, market_sections.look_at_portfolio(situation), shared)
+    place = (situation.deployment.agent.name, situation.market.symbol, situation.as_of, situation.renderer)
     return Packet(*place, "", "", (), 0, {}, inputs_sha256="", sha256="", facts=facts)
 
 
-def decision_facts(situation: Situation, account: PortfolioView, bars: BarPrices) -> DecisionFacts:
+def _render_own_sections(
+    situation: Situation, account: PortfolioView, own: OwnSections, *, room: int
+) -> list[RenderedSection | None]:
+    """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
+    found, trades, before_trades = [own.portfolio.render(situation, seen=account)], own.trades, 0
+    for panel in own.panels:
+        if panel is trades:
+            before_trades = len(found)
+            continue
+        kept, seen = panel.kept, panel.look(situation)
+        # Of most sections this is all there is to ask: their titles stay, and their caps too.
+        drawn = kept.drawn if kept.seen is seen else panel.render(situation, seen=seen)
+        found.append(drawn)
+        if drawn is not None and panel.shares:
+            room -= drawn.tokens
+    if trades is not None:
+        found.insert(before_trades, trades.render(situation, room))
+    return found
+
+
+def decision_facts(situation: Situation, account: PortfolioView, shared: MarketSections) -> DecisionFacts:
     """The figures of a situation that rules and the ensemble reckon with."""
     market, caps, trust, followed = situation.market, account.caps, situation.trust, situation.followed
+    # Bars are hundreds, and mostly those of the market before.
+    if shared.bar_prices[0] != market.bars:
+        shared.bar_prices = market.bars, bar_prices(market.bars)
     held = used = 0
     for position, _, value in account.held:
         used += abs(value)
@@ -262,7 +330,7 @@ def decision_facts(situation: Situation, account: PortfolioView, bars: BarPrices
     return DecisionFacts(
         symbol=market.symbol,
         as_of=situation.as_of,
-        bars=bars,
+        bars=shared.bar_prices[1],
         price_e8=None if market.mid is None else market.mid.price_e8,
         regime=market.regime,
         # A book without two sides has no spread to speak of.
@@ -288,87 +356,9 @@ def decision_facts(situation: Situation, account: PortfolioView, bars: BarPrices
     )
 
 
-def _bar_prices(bars: tuple[Candle, ...]) -> BarPrices:
+def bar_prices(bars: tuple[Candle, ...]) -> BarPrices:
+    """Bars as columns of prices; none without a bar."""
     if not bars:
         return BarPrices()
     highs, lows, closes = zip(*[(bar.high_e8, bar.low_e8, bar.close_e8) for bar in bars], strict=True)
     return BarPrices(highs, lows, closes, bars[-1].bucket_ts)
-
-
-def _finish_hash(begun: "hashlib._Hash", rest: bytes) -> str:
-    """The hash of a begun text and its rest."""
-    digest = begun.copy()
-    digest.update(rest)
-    return digest.hexdigest()
-
-
-class MarketSectionCaches:
-    """What stays from one market to the next for all who look at bars of one size: sections, and the bars' prices."""
-
-    def __init__(self, renderer: int) -> None:
-        self._sections = tuple(SectionCache(layout) for layout in RENDERER_SECTIONS[renderer][0])
-        self.bar_prices = LastCall(_bar_prices)
-
-    def render(self, market: Market) -> list[RenderedSection]:
-        """The sections that depend on the market alone: equal markets give equal bytes, so agents share them."""
-        drawn = [section.render_looked(market, section.look(market)) for section in self._sections]
-        return [each for each in drawn if each is not None]
-
-
-@lru_cache(maxsize=512)
-def market_section_caches(_symbol: str, _minutes: int, _count: int, renderer: int) -> MarketSectionCaches:
-    """The caches of all who look at bars of one size."""
-    return MarketSectionCaches(renderer)
-
-
-class PacketCache:
-    """What stays from one packet of an agent on a symbol to the next: the system message and the panels.
-
-    Both hashes begin with what seldom changes: the system message, and for the inputs the rows of the bars. So that
-    this is not gone through again, a hash that has seen it and nothing else is kept, and copied to go on.
-    """
-
-    def __init__(self, symbol: str, context: ContextProfile, renderer: int) -> None:
-        self.system: LastCall[tuple[AgentProfile, Lessons | None], SystemMessage] = LastCall(
-            lambda seen: system_message(*seen, symbol=symbol, renderer=renderer)
-        )
-        rooms = context.rooms
-        self.shows_lessons = "lessons" in rooms
-        portfolio, *own = RENDERER_SECTIONS[renderer][1]
-        shown = [layout for layout in own if not layout.memory or ROOM_OF_SECTION[layout.name] in rooms]
-        panels = {layout.name: SectionCache(layout) for layout in shown}
-        self.portfolio = SectionCache(portfolio)
-        self.panels, self.trades = tuple(panels.values()), panels.get(memory_sections.RECENT_TRADES_SECTION.name)
-        self.begun_inputs = LastCall(_begin_inputs_hash)
-
-
-def _begin_inputs_hash(parts: tuple[bytes, bytes]) -> "hashlib._Hash":
-    """The hash of the inputs as far as the title of the first section."""
-    return hashlib.sha256(b"[%b,[%b" % parts)
-
-
-@lru_cache(maxsize=512)
-def packet_cache(_deployment: str, symbol: str, context: ContextProfile, renderer: int) -> PacketCache:
-    """The board of one agent on one symbol; its shadow, which has another context, has another."""
-    return PacketCache(symbol, context, renderer)
-
-
-def _render_own_sections(
-    situation: Situation, account: PortfolioView, board: PacketCache, *, room: int
-) -> list[RenderedSection]:
-    """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
-    found, trades, before_trades = [board.portfolio.render_looked(situation, account)], board.trades, 0
-    for panel in board.panels:
-        if panel is trades:
-            before_trades = len(found)
-            continue
-        kept, seen = panel.kept, panel.look(situation)
-        # Of most sections this is all there is to ask: their titles stay, and their caps too.
-        drawn = kept.drawn if kept.seen is seen else panel.render_looked(situation, seen)
-        if drawn is not None:
-            found.append(drawn)
-            if panel.shares:
-                room -= drawn.tokens
-    if trades is not None:
-        found.insert(before_trades, trades.render(situation, room))
-    return [each for each in found if each is not None]

@@ -15,21 +15,25 @@ from operator import attrgetter
 
 import msgspec
 
-from tapebook.context.formatting import (
+from tapebook.context.render import (
+    FACT_COLUMNS,
     LineFormatter,
+    Row,
+    Rows,
+    SectionLayout,
     SymbolFormatter,
     cached_usd_text,
+    fact_text,
     plain_line,
     statistic_text,
     symbol_text,
     three_digits_text,
     usd_text,
 )
-from tapebook.context.render import FACT_COLUMNS, Row, Rows, SectionLayout, fact_text
 from tapebook.context.situation import Feature, Market, Situation, agent_name
 from tapebook.domain.agent import RiskCaps
 from tapebook.domain.instants import DAY_MINUTES, MINUTE, TIMES_OF_DAY, floor_to_step, minute_text, time_of_day_text
-from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
+from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, SettledFunding
 from tapebook.domain.money import (
     E8,
     E12,
@@ -124,50 +128,43 @@ def market_title(market: Market, name: SymbolFormatter = symbol_text) -> str:
     return f"Market: {name(market.symbol)}"
 
 
-def look_at_market(market: Market) -> Market:
-    """All of it: every figure has its age, so nothing outlives the moment."""
-    return market
+MarketView = tuple[
+    int, Mid | None, str | None, Liquidity | None, AssetContext | None, SettledFunding | None, tuple[Feature, ...]
+]
+"""All that a market is shown by: the moment, since every figure has its age, and the figures."""
 
 
-def market_rows(market: Market, words: LineFormatter = plain_line) -> Rows:
+def market_rows(seen: MarketView, words: LineFormatter = plain_line) -> Rows:
     """Names and values."""
     rows: list[Row] = []
-    now, mid, book, context, settled = market.as_of, market.mid, market.liquidity, market.context, market.settled
+    now, mid, regime, book, context, settled, features = seen
     # How old each value is, so that a stale one is seen to be stale.
     if mid is not None:
         rows += ("price", short_price(mid.price_e8)), ("price_age_s", str((now - mid.bucket_ts) // 1000))
-    if market.regime is not None:
-        rows.append(("regime", market.regime))
+    if regime is not None:
+        rows.append(("regime", regime))
     if book is not None:
-        rows += *liquidity_rows(book), ("book_age_s", str((now - book.bucket_ts) // 1000))
+        rows += (
+            ("spread_bps", statistic_text(book.spread_bps, 2)),
+            ("depth_usd_0.1pct", statistic_text(book.depth_usd_10bps, 0)),
+            ("depth_usd_1pct", statistic_text(book.depth_usd_100bps, 0)),
+            ("imbalance", statistic_text(book.imbalance, 2)),
+            ("book_age_s", str((now - book.bucket_ts) // 1000)),
+        )
     if context is not None:
-        rows += *asset_context_rows(context), ("funding_age_s", str((now - context.bucket_ts) // 1000))
+        rows += (
+            ("funding_rate_1h_pct", decimal_text(context.funding_e12 * 100, E12, 5)),
+            ("premium_pct", decimal_text(context.premium_e12 * 100, E12, 4)),
+            ("open_interest", statistic_text(context.open_interest_base, 0)),
+            ("funding_age_s", str((now - context.bucket_ts) // 1000)),
+        )
     elif settled is not None:
         rows += *settled_funding_rows(settled), ("funding_age_s", str((now - settled.bucket_ts) // 1000))
-    for feature in market.features:
+    for feature in features:
         line = feature.line or feature_line(feature, words)
         seconds = (now - feature.bucket_ts) // 1000
         rows.append((feature.name, f"{line} age_s={seconds}" if line else f"age_s={seconds}"))
     return tuple(rows)
-
-
-def liquidity_rows(book: Liquidity) -> list[Row]:
-    """Spread, depth and imbalance."""
-    return [
-        ("spread_bps", statistic_text(book.spread_bps, 2)),
-        ("depth_usd_0.1pct", statistic_text(book.depth_usd_10bps, 0)),
-        ("depth_usd_1pct", statistic_text(book.depth_usd_100bps, 0)),
-        ("imbalance", statistic_text(book.imbalance, 2)),
-    ]
-
-
-def asset_context_rows(known: AssetContext) -> list[Row]:
-    """Funding, premium and open interest."""
-    return [
-        ("funding_rate_1h_pct", decimal_text(known.funding_e12 * 100, E12, 5)),
-        ("premium_pct", decimal_text(known.premium_e12 * 100, E12, 4)),
-        ("open_interest", statistic_text(known.open_interest_base, 0)),
-    ]
 
 
 @lru_cache(maxsize=64)
@@ -181,15 +178,19 @@ def feature_line(feature: Feature, words: LineFormatter = plain_line) -> str:
     """The figures of a feature that are shown, as `name=value` pairs."""
     # Of another symbol it stands behind the name: `predictionMarkets of BTC`.
     known, shown = dict(feature.metrics), SHOWN_FEATURES[feature.name.partition(" ")[0]]
-    return " ".join([f"{name}={words(known[name], 24)}" for name in shown if name in known])
+    pairs = []
+    for name in shown:
+        if name in known:
+            pairs.append(f"{name}={words(known[name], 24)}")
+    return " ".join(pairs)
 
 
-MARKET_SECTION = SectionLayout(
+MARKET_SECTION: SectionLayout[Market, MarketView] = SectionLayout(
     name="market",
     cap=700,
     title=market_title,
     columns=FACT_COLUMNS,
-    look=look_at_market,
+    look=attrgetter("as_of", "mid", "regime", "liquidity", "context", "settled", "features"),
     rows=market_rows,
     text=fact_text,
 )

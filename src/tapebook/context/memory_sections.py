@@ -20,42 +20,40 @@ citations         places in rules, notes and past runs that speak to this situat
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 
-from tapebook.context.formatting import (
+from tapebook.context.render import (
+    FACT_COLUMNS,
     LineFormatter,
+    Row,
+    Rows,
+    SectionLayout,
     SymbolFormatter,
     extreme_usd_text,
+    fact_text,
     percent_text,
     plain_line,
     price_text,
     signed_usd_text,
     symbol_text,
-    text_tokens,
     whole_usd_text,
 )
-from tapebook.context.render import FACT_COLUMNS, Row, Rows, SectionLayout, fact_text
 from tapebook.context.situation import Situation, agent_name
 from tapebook.domain.agent import ExperienceRow, LayerRow
-from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import MINUTE, minute_text, time_of_day_text
 from tapebook.domain.money import decimal_text, notional_usd_e6
 from tapebook.domain.order import OrderOutcome
 from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Activity, DecisionRun
-from tapebook.domain.text import sanitise_lines
+from tapebook.domain.text import sanitise_lines, text_tokens
 
 DECISION_REASON_CHARS, DECISION_DETAIL_CHARS = 80, 100
 
 LastDecisionView = tuple[DecisionRun | None, tuple[OrderOutcome, ...], tuple[str, ...]]
-
-
-def look_at_last_decision(situation: Situation) -> LastDecisionView:
-    """The newest run on this symbol, its orders, and the symbols the agent was given."""
-    return situation.last_run, situation.last_orders, situation.deployment.agent.watchlist
+"""The newest run on a symbol, its orders, and the symbols the agent was given."""
 
 
 def last_decision_rows(
@@ -96,12 +94,12 @@ def _order_outcome_text(order: OrderOutcome, words: LineFormatter) -> str:
     return "allowed, not sent: dry run" if order.status == "dry" else f"allowed, {order.status}"
 
 
-LAST_DECISION_SECTION = SectionLayout(
+LAST_DECISION_SECTION: SectionLayout[Situation, LastDecisionView] = SectionLayout(
     name="last_decision",
     cap=100,
     title="Last decision",
     columns=FACT_COLUMNS,
-    look=look_at_last_decision,
+    look=attrgetter("last_run", "last_orders", "deployment.agent.watchlist"),
     rows=last_decision_rows,
     text=fact_text,
     memory=True,
@@ -269,7 +267,6 @@ OPEN_POSITION_COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", 
 OPEN_REASON_CHARS = 120
 
 OpenPositionsView = tuple[tuple[TradeState, Position, int, int], ...]
-_Opened = tuple[TradeState, Position]
 
 
 def look_at_open_positions(situation: Situation) -> OpenPositionsView:
@@ -289,30 +286,24 @@ def look_at_open_positions(situation: Situation) -> OpenPositionsView:
     return tuple(seen)
 
 
-def open_position_rows(seen: OpenPositionsView, cells: Callable[[_Opened], Row] | None = None) -> Rows:
-    """One per open trade; `cells` are those of the trade itself."""
+def open_position_rows(
+    seen: OpenPositionsView, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
+) -> Rows:
+    """One per open trade."""
     rows = []
     for trade, held, mark_e8, minutes in seen:
-        what, entry, mfe, mae, reason = (cells or _cached_cells)((trade, held))
-        size = whole_usd_text(abs(notional_usd_e6(held.size_e8, mark_e8)))
-        rows.append((what, size, entry, price_text(mark_e8), mfe, mae, f"{minutes}m", reason))
+        row = (
+            f"{name(trade.symbol)} {trade.side}",
+            whole_usd_text(abs(notional_usd_e6(held.size_e8, mark_e8))),
+            price_text(held.entry_price_e8),
+            price_text(mark_e8),
+            extreme_usd_text(trade.mfe_usd_e6),
+            extreme_usd_text(trade.mae_usd_e6),
+            f"{minutes}m",
+            words(trade.entry_reason, OPEN_REASON_CHARS),
+        )
+        rows.append(row)
     return tuple(rows)
-
-
-def open_position_cells(known: _Opened, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text) -> Row:
-    """What stays while the market moves: what it is, its entry, its extremes, and why it was opened."""
-    trade, held = known
-    return (
-        f"{name(trade.symbol)} {trade.side}",
-        price_text(held.entry_price_e8),
-        extreme_usd_text(trade.mfe_usd_e6),
-        extreme_usd_text(trade.mae_usd_e6),
-        words(trade.entry_reason, OPEN_REASON_CHARS),
-    )
-
-
-# The mark and the time move on, the trade itself seldom does.
-_cached_cells = LastCall(open_position_cells)
 
 
 def open_position_text(rows: Rows) -> str:

@@ -7,9 +7,10 @@ import msgspec
 
 from tapebook.context import memory_sections
 from tapebook.context.assemble import LESSONS_CAP, SECTION_CAPS, leash_text, sanitised_profile
-from tapebook.context.formatting import MEMORY_CAP, text_tokens
+from tapebook.context.render import MEMORY_CAP
 from tapebook.domain.agent import MOST_TRADES_SHOWN, AgentProfile, ContextProfile
 from tapebook.domain.packet import Packet
+from tapebook.domain.text import text_tokens
 
 # Tokens; a longer strategy leaves no room for what happens.
 STRATEGY_CAP = 1_200

@@ -10,16 +10,19 @@ from operator import attrgetter
 from typing import Any
 
 from tapebook.context import market_sections
-from tapebook.context.formatting import (
+from tapebook.context.render import (
     CHARACTERS_PER_TOKEN,
+    FACT_COLUMNS,
+    Row,
+    Rows,
+    SectionLayout,
+    fact_text,
     percent_text,
     price_text,
     signed_usd_text,
-    text_tokens,
-    truncate_to_tokens,
+    statistic_text,
     whole_usd_text,
 )
-from tapebook.context.render import FACT_COLUMNS, Row, Rows, SectionLayout, fact_text
 from tapebook.context.renderer_3 import (
     MARKET_TITLE,
     PORTFOLIO_SECTION,
@@ -31,10 +34,11 @@ from tapebook.context.renderer_3 import (
 from tapebook.context.situation import Market, Situation
 from tapebook.domain.agent import ExperienceRow, LayerRow
 from tapebook.domain.instants import MINUTE, minute_text, time_of_day_text
-from tapebook.domain.money import decimal_text, short_price
+from tapebook.domain.money import E12, decimal_text, short_price
 from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Verdict
+from tapebook.domain.text import text_tokens, truncate_to_tokens
 
 FOOTER = """Answer with this JSON object and nothing else:
 {"actions":[{"action":"open|adjust|close|hold","symbol":"BTC","side":"long|short|null",
@@ -72,12 +76,17 @@ def _market_rows(seen: Market) -> Rows:
         )
     if seen.liquidity is not None:
         rows += [
-            *market_sections.liquidity_rows(seen.liquidity),
+            ("spread_bps", statistic_text(seen.liquidity.spread_bps, 2)),
+            ("depth_usd_0.1pct", statistic_text(seen.liquidity.depth_usd_10bps, 0)),
+            ("depth_usd_1pct", statistic_text(seen.liquidity.depth_usd_100bps, 0)),
+            ("imbalance", statistic_text(seen.liquidity.imbalance, 2)),
             ("book_age_s", _age_text(seen, seen.liquidity.bucket_ts)),
         ]
     if seen.context is not None:
         rows += [
-            *market_sections.asset_context_rows(seen.context),
+            ("funding_rate_1h_pct", decimal_text(seen.context.funding_e12 * 100, E12, 5)),
+            ("premium_pct", decimal_text(seen.context.premium_e12 * 100, E12, 4)),
+            ("open_interest", statistic_text(seen.context.open_interest_base, 0)),
             ("funding_age_s", _age_text(seen, seen.context.bucket_ts)),
         ]
     for feature in seen.features:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from tapebook.context import market_sections, memory_sections
-from tapebook.context.formatting import CHARACTERS_PER_TOKEN, truncate_between_words, truncate_to_tokens
-from tapebook.context.render import Rows, SectionLayout
+from tapebook.context.render import CHARACTERS_PER_TOKEN, Rows, SectionLayout, truncate_between_words
 from tapebook.context.situation import Market, Situation
+from tapebook.domain.text import truncate_to_tokens
 
 _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -55,9 +55,6 @@ def _same_symbol(symbol: str) -> str:
     return symbol
 
 
-_CELLS = partial(memory_sections.open_position_cells, words=plain_line, name=symbol_text)
-
-
 def _manual_rows(manual: str) -> Rows:
     return tuple([(visible_text(line).rstrip(),) for line in manual.strip().splitlines()])
 
@@ -87,7 +84,10 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
         rows=partial(memory_sections.trade_rows, words=plain_line, name=symbol_text),
         shorten=partial(memory_sections.shorten_trade_row, words=plain_line),
     ),
-    _replace(memory_sections.OPEN_POSITIONS_SECTION, rows=partial(memory_sections.open_position_rows, cells=_CELLS)),
+    _replace(
+        memory_sections.OPEN_POSITIONS_SECTION,
+        rows=partial(memory_sections.open_position_rows, words=plain_line, name=symbol_text),
+    ),
     _replace(
         memory_sections.EXPERIENCE_SECTION,
         rows=partial(memory_sections.experience_rows, words=plain_line),

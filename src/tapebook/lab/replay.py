@@ -76,7 +76,7 @@ def rebuild_packet(rooms: Rooms, run: DecisionRun, *, renderer: int | None = Non
         skip=run.degraded,
         renderer=run.renderer if renderer is None else renderer,
     )
-    return assemble_packet(situation)
+    return assemble_packet(situation, rooms.memory.packets)
 
 
 def _packet_difference(rooms: Rooms, run: DecisionRun) -> str | None:

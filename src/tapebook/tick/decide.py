@@ -16,7 +16,7 @@ import msgspec
 from tapebook.book.decision_queue import StoredReply
 from tapebook.book.events import decision_run_id
 from tapebook.book.materializer import day_start
-from tapebook.context import MarketCache, Situation, assemble_packet
+from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.decision import (
     EngineAnswer,
     Limits,
@@ -93,22 +93,30 @@ class PreparedDecision:
     other decisions.
     """
 
-    __slots__ = ("causes", "run_id", "situation", "slot", "written")
+    __slots__ = ("_caches", "causes", "run_id", "situation", "slot", "written")
 
     def __init__(
-        self, slot: Slot, situation: Situation, causes: Iterable[str] = (), *, run_id: str = "", late: bool = False
+        self,
+        slot: Slot,
+        situation: Situation,
+        causes: Iterable[str] = (),
+        *,
+        run_id: str = "",
+        late: bool = False,
+        caches: PacketCaches | None = None,
     ) -> None:
         self.slot = slot
         self.run_id = run_id or slot.run_id()
         self.situation = situation
         self.causes = tuple(causes)
-        self.written: Packet | None = None if late else assemble_packet(situation)
+        self._caches = caches
+        self.written: Packet | None = None if late else assemble_packet(situation, caches)
 
     @property
     def packet(self) -> Packet:
         """The packet, whole."""
         if self.written is None:
-            self.written = assemble_packet(self.situation)
+            self.written = assemble_packet(self.situation, self._caches)
         return self.written
 
 

@@ -68,7 +68,7 @@ def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     engine = rooms.engine(opened.slot.deployment.agent)
     if opened.written is not None or not reads_facts_alone(engine):
         return engine.decide(opened.packet)
-    return engine.decide(packet_of_facts(opened.situation))
+    return engine.decide(packet_of_facts(opened.situation, rooms.memory.packets))
 
 
 def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
@@ -145,7 +145,7 @@ def prepare_decision(
         shelf=look.shelf,
         optional=optional,
     )
-    return PreparedDecision(slot, situation, optional.causes, run_id=run, late=late)
+    return PreparedDecision(slot, situation, optional.causes, run_id=run, late=late, caches=rooms.memory.packets)
 
 
 def conclude_decision(
@@ -215,7 +215,7 @@ def prepare_shadow(rooms: Rooms, beside: Slot, main: DecisionRun) -> PreparedDec
     situation = gather_situation(
         rooms, beside.deployment, beside.symbol, as_of=main.as_of, watermarks=known, optional=optional
     )
-    return PreparedDecision(beside, situation, optional.causes)
+    return PreparedDecision(beside, situation, optional.causes, caches=rooms.memory.packets)
 
 
 def conclude_shadow(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.formatting import (
+from tapebook.context.render import (
     percent_text,
     price_text,
     signed_usd_text,
