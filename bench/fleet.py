@@ -142,7 +142,7 @@ def work(home: Path, thinks: float) -> None:
         rooms.engine = lambda agent: slow  # type: ignore[method-assign]
     worker = Worker(rooms)
     for line in sys.stdin:
-        rooms.clock = rooms.log._clock = ScaledClock(int(line), speed=1.0)
+        rooms.clock = rooms.log._clock = ScaledClock(int(line), speed=1.0)  # type: ignore[misc]
         made, cpu = worker.made, time.process_time()
         # As a worker of a desk does: it waits when it has nothing in hand, and asks for no count before.
         while worker.turn() or rooms.work.counts_by_state():

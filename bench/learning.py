@@ -30,7 +30,7 @@ from tapebook.lessons.reflection import ReflectorTerms
 from tapebook.lessons.reflectors import statistics
 from tapebook.tick.memory import experience_for, outcomes_due
 from tapebook.tick.story import deploy_agent
-from tapebook.wiring import Rooms
+from tapebook.wiring import PastTerms, Rooms
 
 T0 = 1_700_000_000_000
 YEAR = 365 * DAY
@@ -73,7 +73,7 @@ def _rooms() -> Iterator[tuple[Rooms, Deployment]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         make_home(home)
-        rooms = Rooms(home, clock=VirtualClock(T0), single_writer=True)
+        rooms = Rooms(home, clock=VirtualClock(T0), past=PastTerms(watermark=None))
         rooms.book.save_agent(AgentProfile("a", SYMBOLS, engine="ensemble", members=MEMBERS), at=T0)
         agent = deploy_agent(rooms, "a")
         with rooms.log.one_transaction():

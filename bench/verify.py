@@ -24,7 +24,7 @@ from tapebook.home import make_home
 from tapebook.log import Draft, Event, Stream
 from tapebook.log.event import GENESIS, chain_events
 from tapebook.tick.story import deploy_agent
-from tapebook.wiring import Rooms
+from tapebook.wiring import PastTerms, Rooms
 
 TRADES = int(os.environ.get("TAPEBOOK_BENCH_TRADES", "100000"))
 NOON = 1_767_614_400_000
@@ -81,7 +81,7 @@ def _fill(home: Path, trades: int) -> None:
     first = rooms.book.stream(deployment.id)
     events = list(rooms.log.events(first))
     rooms.close()
-    writer = Rooms(home, clock=VirtualClock(NOON), single_writer=True)
+    writer = Rooms(home, clock=VirtualClock(NOON), past=PastTerms(watermark=None))
     for copy in range(1, trades // _BATCH):
         writer.log.restore_events(_renamed(events, Stream(first.owner, f"a{copy}.paper"), copy))
     anchor_heads(writer)

@@ -4,7 +4,9 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tapebook import plug
@@ -47,8 +49,11 @@ from tapebook.search.documents import Documents
 from tapebook.search.index import RULES, WORDS_ONLY_SLOT, EmbedderTerms, IndexFiles, IndexTerms, SearchTerms
 from tapebook.settings.config import Config, embedder_keys, load_config, model_keys
 from tapebook.sources import load_sources
+from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.store import MIGRATIONS as TAPE
 from tapebook.tape.store import Tape
+from tapebook.tape.view import NO_WATERMARK
+from tapebook.tick_memory import TickMemory
 
 BOOK_PACKAGES = (LOG, BOOK, LESSONS, EXPERIENCE, HORIZONS, RECALL)
 TAPE_PACKAGES = (TAPE,)
@@ -60,13 +65,31 @@ _LOG = logging.getLogger("tapebook.clock")
 logging.getLogger("tapebook").addHandler(logging.NullHandler())
 
 
-class Rooms:
-    """Everything a tick needs, opened on one home with one clock.
+class PastTerms(msgspec.Struct, frozen=True):
+    """How a home is opened for decisions over a tape that is there already, by the only process that writes its book.
 
-    `single_writer` says that nobody else writes this book for as long as it is open, as in a backtest: what was
-    written is remembered, rows wait for the end of their transaction, and nothing waits for the disk. The bytes are
-    the same.
-    `read_with` makes a reader beside those who have that configuration open: its connections write nothing.
+    What was written is remembered, rows wait for the end of their transaction, nothing waits for the disk, and the
+    tape is read forward up to a watermark; without one it may still grow. The bytes are the same. `configure` changes
+    the settings of the home; `ledger` says what its models were asked before and may cost, and `replies` opens their
+    stored answers.
+    """
+
+    configure: Callable[[Config], Config] = lambda config: config
+    watermark: int | None = NO_WATERMARK
+    ledger: SpendLedger | None = None
+    replies: Callable[[Database, str], StoredReplies] | None = None
+
+
+def open_backtest(home: Path, *, clock: VirtualClock, terms: PastTerms) -> "Rooms":
+    """The rooms of a backtest, or of the past of a demo."""
+    return Rooms(home, clock=clock, past=terms)
+
+
+class Rooms:
+    """Everything a tick needs, opened on one home with one clock; no part is ever replaced by another.
+
+    `past` opens it for a backtest. `read_with` makes a reader beside those who have that configuration open: its
+    connections write nothing.
     """
 
     def __init__(
@@ -74,15 +97,17 @@ class Rooms:
         home: Path,
         *,
         clock: Clock,
-        single_writer: bool = False,
+        past: PastTerms | None = None,
         slot: str | None = None,
         read_with: Config | None = None,
     ) -> None:
         require_home(home)
         make_home_private(home)
-        self.home, self.clock = home, clock
-        self.config: Config = read_with or with_slot(load_config(home), slot)
-        reads = read_with is not None
+        config = read_with or with_slot(load_config(home), slot)
+        self.home: Final = home
+        self.clock: Final = clock
+        self.config: Final[Config] = config if past is None else past.configure(config)
+        reads, single_writer = read_with is not None, past is not None
         book_db = _open_database(
             home,
             self.config.store.book,
@@ -105,35 +130,31 @@ class Rooms:
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive = open_archive(self.config.archive.place, home=home, durable=not single_writer)
-        self.archive = SpooledArchive(archive, home / self.config.archive.spool, durable=not single_writer)
+        self.archive: Final = SpooledArchive(archive, home / self.config.archive.spool, durable=not single_writer)
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
         may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
-        self.log = self._log(may_go_back, alone_on=buffered if single_writer else None)
-        self.leases = Leases(
+        self.log: Final = self._log(may_go_back, alone_on=buffered if single_writer else None)
+        self.leases: Final = Leases(
             self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
         )
-        self.book = self._book()
+        self.book: Final = self._book()
         db, log, owner = self.book_db, self.log, self.config.owner
-        self.work = DecisionQueue(db, owner=owner, leases=self.leases)
-        self.replies = StoredReplies(db, owner=owner)
-        self.experience = self._experience()
+        self.work: Final = DecisionQueue(db, owner=owner, leases=self.leases)
+        open_replies = past.replies if past else None
+        self.replies: Final = open_replies(db, owner) if open_replies else StoredReplies(db, owner=owner)
+        self.experience: Final = self._experience()
         horizons = Horizons(db, owner=owner, answers=ReadCache(log, HORIZONS_PROJECTION.projectors))
-        self.horizons = LayerCache(horizons)
-        self.notes = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
-        self.tape = Tape(
-            self.tape_db, clock=clock, fetch=self.archive.get, may_go_back=may_go_back, sources=self.recorded_sources
-        )
+        self.horizons: Final = LayerCache(horizons)
+        self.notes: Final = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
+        self.tape: Final = self._tape(may_go_back, past)
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if single_writer else 0
-        self.documents = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
-        self.indexes = IndexFiles(home, self._index, chosen=search_terms(self.config), alone=single_writer)
-        # For each deployment the last moment at which nothing was to be learned; see `tick.learn`.
-        self.nothing_to_learn_at: dict[str, tuple[object, ...]] = {}
-        # For each deployment how many trades a reflection was for that could not be written; see `tick.learn`.
-        self.failed_reflection_trades: dict[str, int] = {}
+        self.documents: Final = Documents(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+        self.indexes: Final = IndexFiles(home, self._index, chosen=search_terms(self.config), alone=single_writer)
+        self.memory: Final = TickMemory()
         self._keys = {provider: Key(text) for provider, text in model_keys().items()}
-        # What models that are made from now on were asked before, and may cost; a backtest has one.
-        self.ledger: SpendLedger = NoSpendLedger()
+        # What models were asked before, and may cost; a backtest has one.
+        self._ledger: SpendLedger = (past.ledger if past else None) or NoSpendLedger()
         self._askers: dict[tuple[str, str], Asker] = {}
         self._engines: dict[tuple[str, EngineTerms], Engine] = {}
         self._last_engine: tuple[AgentProfile, Engine] | None = None
@@ -171,6 +192,12 @@ class Rooms:
         if isinstance(self.log, SingleWriterLog):
             return SingleWriterBook(self.log, self.book_db, owner=self.config.owner)
         return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+
+    def _tape(self, may_go_back: AcceptSetBack | None, past: PastTerms | None) -> Tape:
+        db, clock, fetch, sources = self.tape_db, self.clock, self.archive.get, self.recorded_sources
+        if past is None or past.watermark is None:
+            return Tape(db, clock=clock, fetch=fetch, may_go_back=may_go_back, sources=sources)
+        return ForwardTape(db, clock=clock, fetch=fetch, watermark=past.watermark, sources=sources)
 
     def _experience(self) -> Experience:
         answers = ReadCache(self.log, EXPERIENCE_PROJECTION.projectors)
@@ -215,7 +242,7 @@ class Rooms:
         """A provider's model, under the home's budget; its connections are shared by all who ask it."""
         if (provider, model) not in self._askers:
             key = self._keys[provider]
-            self._askers[provider, model] = make_asker(self.config, provider, model, key=key, ledger=self.ledger)
+            self._askers[provider, model] = make_asker(self.config, provider, model, key=key, ledger=self._ledger)
         return self._askers[provider, model]
 
     def askers(self, agent: AgentProfile) -> tuple[list[Asker], list[Asker]]:

@@ -331,7 +331,7 @@ def test_an_id_covers_the_memory_it_begins_with_and_the_texts_it_sees(
     with closing(Rooms(texts, clock=VirtualClock(START))) as rooms:
         tester = rooms.book.find_agent("tester")
         plan = plan_for(rooms, tester, {"chunks": "none"})
-        rooms.config = msgspec.structs.replace(
+        rooms.config = msgspec.structs.replace(  # type: ignore[misc]
             rooms.config, recall=msgspec.structs.replace(rooms.config.recall, per_document=7)
         )
         assert plan_for(rooms, tester, {"chunks": "none"}).id != plan.id, "how documents are searched decides too"

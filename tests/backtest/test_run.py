@@ -127,7 +127,7 @@ def test_the_fast_path_is_the_plain_one(home: Path) -> None:
     split = START + 3 * DAY // 2
     chunks = BacktestChunk("one", plan.start, split), BacktestChunk("two", split, plan.end)
 
-    def plain(place: BacktestHome, plan: BacktestPlan, clock: VirtualClock) -> Rooms:
+    def plain(place: BacktestHome, plan: BacktestPlan, clock: VirtualClock, **_terms: Any) -> Rooms:
         return Rooms(place.folder, clock=clock)
 
     def made(name: str, **how: Any) -> list[ChunkResult]:

@@ -55,7 +55,7 @@ def test_a_warm_book_says_what_a_new_one_says(story: desk.StoryName, tmp_path: P
             )
 
         doubting = Doubting(book, fresh)
-        rooms.book = doubting  # type: ignore[assignment]
+        rooms.book = doubting  # type: ignore[assignment, misc]
         steps = desk.steps_after(rooms.tape.head()[1], story)
         VirtualDesk(rooms, desk.deployments(rooms, story), clock).run_steps(
             steps, until=desk.START + MINUTE * 60, after_step=lambda: None

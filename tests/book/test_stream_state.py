@@ -60,12 +60,12 @@ def test_what_is_remembered_is_what_is_written(tmp_path: Path) -> None:
             assert msgspec.json.decode(event.body, type=kind) == ev.event_body(event, kind)
             kinds.add(event.kind)
 
-    def doubtful_rooms(place: BacktestHome, plan: BacktestPlan, clock: VirtualClock) -> Rooms:
-        rooms = open_backtest_rooms(place, plan, clock)
+    def doubtful_rooms(place: BacktestHome, plan: BacktestPlan, clock: VirtualClock, **terms: Any) -> Rooms:
+        rooms = open_backtest_rooms(place, plan, clock, **terms)
         assert isinstance(rooms.log, SingleWriterLog)
         rooms.log.add_follower(written_as_meant, finished=written_as_meant)
         doubting.append(Doubting(rooms.book, Book(rooms.log, rooms.book_db, owner=rooms.book.owner)))  # type: ignore[arg-type]
-        rooms.book = doubting[0]  # type: ignore[assignment]
+        rooms.book = doubting[0]  # type: ignore[assignment, misc]
         return rooms
 
     config = Rooms(home, clock=SystemClock()).config
@@ -91,11 +91,11 @@ def test_dry_orders_are_remembered_as_they_are_written(tmp_path: Path) -> None:
     home = make_home(tmp_path, days=1, mode="dry_run")
     plan, doubting = plan_of(home), list[Doubting]()
 
-    def doubtful_rooms(place: BacktestHome, plan: BacktestPlan, clock: VirtualClock) -> Rooms:
-        rooms = open_backtest_rooms(place, plan, clock)
+    def doubtful_rooms(place: BacktestHome, plan: BacktestPlan, clock: VirtualClock, **terms: Any) -> Rooms:
+        rooms = open_backtest_rooms(place, plan, clock, **terms)
         assert isinstance(rooms.log, SingleWriterLog)
         doubting.append(Doubting(rooms.book, Book(rooms.log, rooms.book_db, owner=rooms.book.owner)))  # type: ignore[arg-type]
-        rooms.book = doubting[0]  # type: ignore[assignment]
+        rooms.book = doubting[0]  # type: ignore[assignment, misc]
         return rooms
 
     config = Rooms(home, clock=SystemClock()).config

@@ -7,7 +7,7 @@ import pytest
 
 from tapebook.archive.archives import folder
 from tapebook.domain.instants import MINUTE
-from tapebook.wiring import Rooms
+from tapebook.wiring import PastTerms, Rooms
 from tests.desk.desks import BRIEF, desk, reply
 from tests.desk.worker_harness import shops, work
 from tests.replay.stage import Stage
@@ -77,7 +77,7 @@ def test_archive_is_as_durable_as_the_book(
     with desk(tmp_path / "home") as floor:
         floor.quote(BTC=100)
         clock = floor.clock
-    rooms = Rooms(tmp_path / "home", clock=clock, single_writer=single_writer)
+    rooms = Rooms(tmp_path / "home", clock=clock, past=PastTerms(watermark=None) if single_writer else None)
     monkeypatch.setattr(rooms.tape_db, "sync", lambda: asked.append(True))
     rooms.sync_tape(1)
     rooms.close()

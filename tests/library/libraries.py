@@ -19,7 +19,7 @@ BOB = AgentProfile("bob", ("BTC",), cadence_ms=MINUTE)
 
 def use_plain_index(rooms: Rooms) -> None:
     """Searches with the plain index instead of the one of the settings."""
-    rooms.indexes = IndexFiles(rooms.home, make, chosen=rooms.indexes.chosen)
+    rooms.indexes = IndexFiles(rooms.home, make, chosen=rooms.indexes.chosen)  # type: ignore[misc]
 
 
 @contextmanager

@@ -224,7 +224,7 @@ def test_a_read_that_was_left_out_is_not_tried() -> None:
     optional = OptionalReads(("lessons",), causes=("learning layers: KeyError",))
     assert optional.read_or_default("lessons", 7, broken(ValueError())) == 7
     assert optional.read_or_default("other", 0, lambda: 1) == 1
-    assert (optional.degraded_names, optional.causes) == (("lessons",), ("learning layers: KeyError",))
+    assert (optional.degraded, optional.causes) == (["lessons"], ["learning layers: KeyError"])
 
 
 def test_what_is_no_memory_is_raised(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -552,7 +552,7 @@ def test_doctor_says_what_was_missing_and_why(tmp_path: Path, monkeypatch: pytes
                 floor.later(MINUTE, BTC=100, ETH=100)
                 if number == 1:
                     # Without anything to learn, nobody would ask for the layers.
-                    floor.rooms.nothing_to_learn_at.clear()
+                    floor.rooms.memory.nothing_to_learn_at.clear()
                     break_it(patch, floor.rooms, "tapebook.tick.learn.layers_due", ValueError("day"))
                 run = floor.say(agent, reply("hold"))
         said = "degraded in the last 24 h: lessons ×3 (KeyError: 2), learning layers ×1 (ValueError: day)"

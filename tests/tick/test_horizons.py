@@ -33,7 +33,7 @@ from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.memory import BookDays
 from tapebook.tick.prepare import gather_situation, watermarks_now
 from tapebook.tick.story import deploy_agent
-from tapebook.wiring import Rooms
+from tapebook.wiring import PastTerms, Rooms
 from tests.api.test_live import layers
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres
@@ -80,7 +80,7 @@ NAMES = iter(range(10**6))
 def test_layers_are_what_the_days_that_are_over_give(floor: Desk, exits: list[TradeExit], data: st.DataObject) -> None:
     """Trades that become known on their day or weeks later, in any order, by processes that come and go."""
     rooms, clock = floor.rooms, VirtualClock(0)
-    rooms.clock = clock
+    rooms.clock = clock  # type: ignore[misc]
     rooms.log._clock = clock
     agent = floor.hire(AgentProfile(f"a{next(NAMES)}", ("BTC",), reflection=ReflectionSettings("off")))
     late = data.draw(st.lists(st.sampled_from((0, 0, 0, 1, 12)), min_size=len(exits), max_size=len(exits)))
@@ -90,7 +90,7 @@ def test_layers_are_what_the_days_that_are_over_give(floor: Desk, exits: list[Tr
     known: list[TradeExit] = []
     for day in sorted({*arriving, *(day + 1 for day in arriving)}):
         if data.draw(st.booleans()):
-            rooms.horizons = LayerCache(Horizons(rooms.book_db, owner=rooms.book.owner))
+            rooms.horizons = LayerCache(Horizons(rooms.book_db, owner=rooms.book.owner))  # type: ignore[misc]
         clock.advance(day * DAY + HOUR)
         learn_what_is_due(rooms, agent)
         clock.advance(day * DAY + DAY - 1)
@@ -338,7 +338,8 @@ def test_a_sole_writer_in_one_transaction_writes_and_tells_the_same(tmp_path: Pa
     for single_writer in (False, True):
         make_home(tmp_path / str(single_writer))
         clock = VirtualClock(START)
-        rooms = Rooms(tmp_path / str(single_writer), clock=clock, single_writer=single_writer)
+        past = PastTerms(watermark=None) if single_writer else None
+        rooms = Rooms(tmp_path / str(single_writer), clock=clock, past=past)
         rooms.book.save_agent(QUIET, at=START)
         agent, seen = deploy_agent(rooms, QUIET.name), []
         with rooms.log.one_transaction() if single_writer else nullcontext():
@@ -460,7 +461,7 @@ def test_phase_volatility_and_correlation_are_of_the_market_whatever_was_traded(
         # A roll-up by hand finds nothing new, and another process neither.
         head = floor.rooms.book.head(agent.id)
         layers(floor).rollup("a")
-        floor.rooms.horizons = fresh(floor)
+        floor.rooms.horizons = fresh(floor)  # type: ignore[misc]
         learn_what_is_due(floor.rooms, agent)
         assert floor.rooms.book.head(agent.id) == head and floor.is_whole()
 
@@ -489,8 +490,8 @@ def test_the_running_day_and_what_is_held_together_are_told_and_replayed(tmp_pat
         # The packets of before are as they were, and a process that has just begun is told the same.
         marks = watermarks_now(rooms, agent)
         rows = told(floor, agent)
-        rooms.horizons = fresh(floor)
-        rooms.book = rooms._book()
+        rooms.horizons = fresh(floor)  # type: ignore[misc]
+        rooms.book = rooms._book()  # type: ignore[misc]
         assert told(floor, agent) == rows
         four = gather_situation(rooms, agent, "BTC", as_of=floor.clock.now(), watermarks=marks, renderer=4).horizons
         assert not [row for row in four if row.key in ("running_pnl_usd", "exposure_usd", "correlation")]
@@ -550,13 +551,13 @@ def test_what_lies_beyond_a_watermark_changes_no_row(tmp_path: Path) -> None:
                 with undone(rooms):
                     for table in ours:
                         touched += vandal.alter(run, Alteration(kind, table, by=7, later=1, nth=0))
-                    rooms.horizons = fresh(floor)
+                    rooms.horizons = fresh(floor)  # type: ignore[misc]
                     assert replay_runs(rooms, [name]).different == []
         assert touched > 500
         # What a run knew is another matter.
         with undone(rooms):
             rooms.book_db.execute(sql(OTHER_WORDS), curated=0)
-            rooms.horizons = fresh(floor)
+            rooms.horizons = fresh(floor)  # type: ignore[misc]
             assert len(replay_runs(rooms, rooms.book.run_ids(most=99)).different) == 2
 
 

@@ -172,7 +172,7 @@ def test_trend_follower_trades_on_bars_of_five_minutes(tmp_path: Path, fill: Fil
     hours, bars = 18, walk(18)
     with imported(tmp_path, bars) as (rooms, clock):
         assert rooms.config.paper.fill == "next_open"
-        rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=fill))
+        rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=fill))  # type: ignore[misc]
         agent = lived(rooms, clock, TREND, hours=hours)
         found = same_as_expected(rooms, agent, bars, hours=hours)
         kinds = [event[0] for event in found]
@@ -238,7 +238,7 @@ def test_from_memory_it_is_the_same_to_the_last_byte(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         with imported(tmp_path / name, bars) as (rooms, clock):
             if name == "reel":
-                rooms.tape = ForwardTape(rooms.tape_db, clock=clock, fetch=rooms.archive.get)
+                rooms.tape = ForwardTape(rooms.tape_db, clock=clock, fetch=rooms.archive.get)  # type: ignore[misc]
             agent = lived(rooms, clock, TREND, hours=6)
             heads.append(rooms.log.head(rooms.book.stream(agent.id)))
             assert [event for event in booked(rooms, agent) if event[0] == "fill"]

@@ -25,7 +25,7 @@ from tapebook.log import Draft
 from tapebook.settings.profiles import apply_settings, settings_from_mapping
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.memory import lessons_for, outcomes_due
-from tapebook.wiring import Rooms
+from tapebook.wiring import PastTerms, Rooms
 from tests.desk.desks import START, Desk, desk, reply
 from tests.lessons.test_trials import hypothesis as trial_hypothesis
 from tests.llm.conftest import offline, one_server, server
@@ -150,7 +150,7 @@ def alone(home: Path) -> Iterator[Desk]:
     """A desk whose book nobody else writes."""
     make_home(home)
     clock = VirtualClock(START)
-    with closing(Rooms(home, clock=clock, single_writer=True)) as rooms:
+    with closing(Rooms(home, clock=clock, past=PastTerms(watermark=None))) as rooms:
         yield Desk(rooms, clock)
 
 
@@ -214,7 +214,7 @@ def test_a_process_that_has_just_begun_learns_what_is_due(tmp_path: Path) -> Non
         learn_what_is_due(floor.rooms, agent)
         trade(floor, agent, "BTC", wins=True, odd=0.0)
         clock = floor.clock
-    with closing(Rooms(tmp_path / "home", clock=clock, single_writer=True)) as rooms:
+    with closing(Rooms(tmp_path / "home", clock=clock, past=PastTerms(watermark=None))) as rooms:
         before = rooms.book.head(agent.id)
         learn_what_is_due(rooms, agent)
         assert rooms.book.head(agent.id) == before + 1

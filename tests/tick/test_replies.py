@@ -97,7 +97,7 @@ def test_another_question_has_another_answer(floor: Desk, model: Model, change: 
         floor.later(MINUTE, BTC=101)
         first = opened(floor, agent)
     else:
-        floor.rooms.replies = StoredReplies(floor.rooms.book_db, owner="somebody else")
+        floor.rooms.replies = StoredReplies(floor.rooms.book_db, owner="somebody else")  # type: ignore[misc]
     assert stored_answer(floor.rooms, first) is None
 
 

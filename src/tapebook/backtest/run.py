@@ -26,7 +26,9 @@ from tapebook.backtest.plan import BacktestChunk, BacktestPlan
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import BacktestLedger, BacktestReplies, SpendingTotals
 from tapebook.backtest.summary import summary_text
+from tapebook.book.decision_queue import StoredReplies
 from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.db import Database
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.instants import HOUR
@@ -35,15 +37,13 @@ from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock
 from tapebook.settings.config import Config
 from tapebook.tape.bars import decision_moment
-from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tick.decide import MarketCut, Slot
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.memory import append_experience_snapshot
 from tapebook.tick.story import LearnStep, deploy_agent, tick
-from tapebook.wiring import Rooms
+from tapebook.wiring import PastTerms, Rooms, open_backtest
 
 _LOG = logging.getLogger("tapebook.backtest")
-OpenRooms = Callable[[BacktestHome, BacktestPlan, VirtualClock], Rooms]
 
 # A commit costs as much as some ticks; a killed process repeats no more than these.
 TICKS_PER_COMMIT = 1_000
@@ -96,14 +96,20 @@ def run_backtest(
             return result
 
 
-def open_backtest_rooms(home: BacktestHome, plan: BacktestPlan, clock: VirtualClock) -> Rooms:
+def open_backtest_rooms(
+    home: BacktestHome, plan: BacktestPlan, clock: VirtualClock, *, ledger: BacktestLedger | None = None
+) -> Rooms:
     """The rooms of a backtest: its own book, its fill rule, and the tape as far as the plan may see it."""
-    rooms = Rooms(home.folder, clock=clock, single_writer=True)
-    # The settings of the first build's backtests have no rule of their own.
-    rooms.config = replace(rooms.config, paper=replace(rooms.config.paper, fill=plan.fill))
-    rooms.tape = ForwardTape(
-        rooms.tape_db, clock=clock, fetch=rooms.archive.get, watermark=plan.tape_seq, sources=rooms.recorded_sources
-    )
+
+    def with_fill_rule(config: Config) -> Config:
+        # The settings of the first build's backtests have no rule of their own.
+        return replace(config, paper=replace(config.paper, fill=plan.fill))
+
+    def open_replies(db: Database, owner: str) -> StoredReplies:
+        return BacktestReplies(db, owner=owner, has_ledger=lambda: any(rooms.askers(plan.agent)))
+
+    terms = PastTerms(with_fill_rule, plan.tape_seq, ledger, open_replies)
+    rooms = open_backtest(home.folder, clock=clock, terms=terms)
     return rooms
 
 
@@ -116,17 +122,14 @@ class BacktestRun:
         plan: BacktestPlan,
         watch: BacktestCallbacks,
         *,
-        open_rooms: OpenRooms = open_backtest_rooms,
+        open_rooms: Callable[..., Rooms] = open_backtest_rooms,
         spending: BacktestLedger | None = None,
     ) -> None:
         self._home, self._plan, self._watch = home, plan, watch
         self._clock = VirtualClock(plan.start)
-        self._rooms = rooms = open_rooms(home, plan, self._clock)
         # Whoever names none may spend nothing: a backtest lies two folders below its home.
         self._spending = spending or BacktestLedger(home.folder.parent.parent, plan, run_usd_e6=0)
-        rooms.ledger = self._spending
-        has_ledger = any(rooms.askers(plan.agent))
-        rooms.replies = BacktestReplies(rooms.book_db, owner=rooms.config.owner, has_ledger=has_ledger)
+        self._rooms = rooms = open_rooms(home, plan, self._clock, ledger=self._spending)
         self._ticks, self._began = 0, elapsed_seconds()
         self._deployment, self._learn = deploy_plan(self._rooms, plan), learn_until_frozen(plan)
         inherit_memory(rooms, plan, parent=home.folder.parent.parent)

@@ -175,13 +175,13 @@ class BacktestLedger:
 class BacktestReplies(StoredReplies):
     """Kept answers of a backtest's own book, in which a day of the market is no day of anybody's money."""
 
-    def __init__(self, db: Database, *, owner: str, has_ledger: bool) -> None:
+    def __init__(self, db: Database, *, owner: str, has_ledger: Callable[[], bool]) -> None:
         super().__init__(db, owner=owner)
         self._has_ledger = has_ledger
 
     def spent_usd_e6(self, deployment: str, *, since: int) -> int:
         """Nothing where `BacktestLedger` counts; what an engine spends by itself counts over the whole backtest."""
-        return 0 if self._has_ledger else super().spent_usd_e6(deployment, since=0)
+        return 0 if self._has_ledger() else super().spent_usd_e6(deployment, since=0)
 
 
 def spending_of(parent: Path, backtest: str) -> SpendingTotals:

@@ -28,12 +28,12 @@ from tapebook.home import exclusive_lock, write_once
 from tapebook.ingest.world_past import write_past
 from tapebook.library.sync import sync_documents
 from tapebook.library.workspace import WORKSPACE_FOLDER
+from tapebook.settings.config import Config
 from tapebook.tape.bars import decision_moment
-from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tick.decide import MarketCut, Slot
 from tapebook.tick.memory import owner_layers_due
 from tapebook.tick.story import deploy_agent, tick
-from tapebook.wiring import Rooms
+from tapebook.wiring import PastTerms, Rooms, open_backtest
 from tapebook.world.market import World
 
 _RUNBOOKS = resources.files("tapebook.desk").joinpath("runbooks")
@@ -54,7 +54,6 @@ class PastDesk:
 
     def __init__(self, rooms: Rooms, deployments: Sequence[Deployment], clock: VirtualClock) -> None:
         self._rooms, self._deployments, self._clock = rooms, deployments, clock
-        rooms.tape = ForwardTape(rooms.tape_db, clock=clock, fetch=rooms.archive.get, sources=rooms.recorded_sources)
         self._seq = rooms.tape.head()[0]
         self._limit = bar_wait_ms(rooms.config)
         self._shelf = MarketCache()
@@ -171,11 +170,13 @@ async def _write_tape(
 def _live_through_past(
     home: Path, since: int, until: int, agents: Sequence[str], *, progress: Callable[[DemoProgress], None]
 ) -> None:
+
+    def without_packets(config: Config) -> Config:
+        # Thousands of packets of a market that can be made again: replay makes them, the archive need not have them.
+        return msgspec.structs.replace(config, archive=msgspec.structs.replace(config.archive, packets=False))
+
     clock = VirtualClock(since)
-    rooms = Rooms(home, clock=clock, single_writer=True)
-    # Thousands of packets of a market that can be made again: replay makes them, the archive need not have them.
-    archive = msgspec.structs.replace(rooms.config.archive, packets=False)
-    rooms.config = msgspec.structs.replace(rooms.config, archive=archive)
+    rooms = open_backtest(home, clock=clock, terms=PastTerms(without_packets))
     try:
         desk = PastDesk(rooms, [deploy_agent(rooms, name) for name in agents], clock)
         rows = rooms.tape.rows_written()

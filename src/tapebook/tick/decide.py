@@ -29,7 +29,6 @@ from tapebook.decision import (
     unexplained_numbers,
 )
 from tapebook.domain.agent import AgentProfile, Deployment, is_dry_run
-from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import canonical_json, sha256_hex
 from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.domain.market import Mid
@@ -61,7 +60,10 @@ class Slot(msgspec.Struct, frozen=True):
 
     def run_id(self) -> str:
         """The id of the decision, the same on every attempt."""
-        return _run_id_cache(self)
+        stream = f"{self.deployment.owner}/{self.deployment.id}" + (f"#{self.turn}" if self.turn else "")
+        return decision_run_id(
+            stream, self.symbol, scheduled_for=self.scheduled_for, trigger=self.trigger, branch=self.branch
+        )
 
 
 def slots_of_pairs(rooms: Rooms, pairs: Iterable[tuple[Deployment, str, int]]) -> list[Slot]:
@@ -75,17 +77,6 @@ def slots_of_pairs(rooms: Rooms, pairs: Iterable[tuple[Deployment, str, int]]) -
     return slots
 
 
-def _compute_run_id(slot: Slot) -> str:
-    stream = f"{slot.deployment.owner}/{slot.deployment.id}" + (f"#{slot.turn}" if slot.turn else "")
-    return decision_run_id(
-        stream, slot.symbol, scheduled_for=slot.scheduled_for, trigger=slot.trigger, branch=slot.branch
-    )
-
-
-# One decision asks for its id several times.
-_run_id_cache = LastCall(_compute_run_id)
-
-
 class MarketCut(msgspec.Struct, frozen=True):
     """One look at the market that decisions which are due together share: when, how far, and what was read, if kept."""
 
@@ -97,29 +88,28 @@ class MarketCut(msgspec.Struct, frozen=True):
 class PreparedDecision:
     """A decision about to be made: what is known, why something is missing in it, and the packet made of it.
 
-    A `late` packet is made when it is first read. An engine that reckons with facts alone is asked without it, and a
-    record that waits for others (`book.events.late_event`) has it made with those of other decisions.
+    A `late` packet is made when it is first read: `written` is None until then. An engine that reckons with facts
+    alone is asked without it, and a record that waits for others (`book.events.late_event`) has it made with those of
+    other decisions.
     """
 
-    __slots__ = ("_packet", "causes", "situation", "slot")
+    __slots__ = ("causes", "run_id", "situation", "slot", "written")
 
-    def __init__(self, slot: Slot, situation: Situation, causes: tuple[str, ...] = (), *, late: bool = False) -> None:
+    def __init__(
+        self, slot: Slot, situation: Situation, causes: Iterable[str] = (), *, run_id: str = "", late: bool = False
+    ) -> None:
         self.slot = slot
+        self.run_id = run_id or slot.run_id()
         self.situation = situation
-        self.causes = causes
-        self._packet: Packet | None = None if late else assemble_packet(situation)
+        self.causes = tuple(causes)
+        self.written: Packet | None = None if late else assemble_packet(situation)
 
     @property
     def packet(self) -> Packet:
         """The packet, whole."""
-        if self._packet is None:
-            self._packet = assemble_packet(self.situation)
-        return self._packet
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the packet is there."""
-        return self._packet is not None
+        if self.written is None:
+            self.written = assemble_packet(self.situation)
+        return self.written
 
 
 def stored_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None:
@@ -131,7 +121,7 @@ def stored_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None
     if kept is None:
         return _spend_limit_answer(rooms, opened)
     answer = _decode_answer(rooms, kept.answer_json)
-    return answer if kept.run_id == opened.slot.run_id() else _without_cost(answer)
+    return answer if kept.run_id == opened.run_id else _without_cost(answer)
 
 
 def store_answer(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -> None:
@@ -141,7 +131,7 @@ def store_answer(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -
         return
     rooms.replies.store_reply(
         key,
-        StoredReply(_encode_answer(rooms, answer), opened.slot.run_id()),
+        StoredReply(_encode_answer(rooms, answer), opened.run_id),
         deployment=opened.slot.deployment.id,
         cost_usd_e6=answer.usage.cost_usd_e6 if answer.usage else 0,
         at=rooms.clock.now(),
@@ -200,15 +190,35 @@ def _without_cost(answer: EngineAnswer) -> EngineAnswer:
 def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tape_seq: int | None = None) -> Limits:
     """The caps of an agent beside what it holds, what is under way and what it has done lately.
 
-    What was read for the packet is not read again as long as the book has not moved since; nor are prices where
-    `tape_seq`, the end of the tape for decisions that are recorded together, says that nothing was observed since.
+    What was read for the packet is not read again as long as the book has not moved since and the day is the same;
+    nor are prices where `tape_seq`, the end of the tape for decisions that are recorded together, says that nothing
+    was observed since.
     """
-    deployment, now = slot.deployment, rooms.clock.now()
-    seq = rooms.book.head(deployment.id)
-    working = rooms.book.working_orders(deployment.id)
-    portfolio, activity = _portfolio_and_activity(rooms, deployment, seq=seq, now=now, before=before)
+    deployment, now, unread = slot.deployment, rooms.clock.now(), None
+    seq, activity = rooms.book.head(deployment.id), before.activity if before else None
+    if (
+        before is not None
+        and activity is not None
+        and before.watermarks.book == seq
+        and (before.as_of == now or day_start(before.as_of) == day_start(now))
+    ):
+        portfolio = before.portfolio
+    else:
+        account, optional = rooms.book.account(deployment.id, seq=seq), OptionalReads()
+        portfolio, read = account.portfolio, optional.read_or_default
+        activity = read("activity", None, account_activity, rooms, deployment, account, view=View(now))
+        unread = None if activity else "; ".join(safe_causes(rooms, optional.causes))
     seen = before if before and (before.as_of == now or before.watermarks.tape == tape_seq) else None
-    mid, marks = _packet_prices_or_new(rooms, portfolio, slot.symbol, now=now, seen=seen)
+    mid = seen.market.mid if seen else None
+    if seen is None or mid is None or portfolio.positions.keys() - {slot.symbol} - seen.marks.keys():
+        mid, marks = _newest_prices(rooms, portfolio, slot.symbol, now=now)
+    else:
+        marks = {slot.symbol: mid.price_e8}
+        for symbol in portfolio.positions.keys() - {slot.symbol}:
+            marks[symbol] = seen.marks[symbol]
+    working = rooms.book.working_orders(deployment.id)
+    view = View(now) if tape_seq is None else View(now, tape_seq)
+    delisted = rooms.tape.delisting(slot.symbol, view=view)
     return Limits(
         caps=deployment.agent.caps,
         symbol=slot.symbol,
@@ -220,9 +230,9 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
         data_age_ms=None if mid is None else now - mid.bucket_ts,
         working=_working_moves(rooms, [order for order, _ in working], marks, now=now) if working else (),
         halted=halt_reason(rooms, deployment, newest_profile(rooms, deployment)),
-        activity=Activity() if isinstance(activity, str) else activity,
-        activity_unread=activity if isinstance(activity, str) else None,
-        settled_at_e8=_settlement_price_e8(rooms, slot.symbol, View(now) if tape_seq is None else View(now, tape_seq)),
+        activity=activity or Activity(),
+        activity_unread=unread,
+        settled_at_e8=None if delisted is None else delisted.settlement_e8,
     )
 
 
@@ -231,6 +241,7 @@ def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others
     now, agent = rooms.clock.now(), newest_profile(rooms, deployment)
     portfolio = rooms.book.account(deployment.id, seq=seq).portfolio
     mid, marks = _newest_prices(rooms, portfolio, order.symbol, now=now)
+    delisted = rooms.tape.delisting(order.symbol, view=View(now))
     return Limits(
         caps=agent.caps,
         symbol=order.symbol,
@@ -242,7 +253,7 @@ def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others
         data_age_ms=None if mid is None else now - mid.bucket_ts,
         working=_working_moves(rooms, others, marks, now=now),
         halted=halt_reason(rooms, deployment, agent),
-        settled_at_e8=_settlement_price_e8(rooms, order.symbol, View(now)),
+        settled_at_e8=None if delisted is None else delisted.settlement_e8,
     )
 
 
@@ -263,38 +274,6 @@ def halt_reason(rooms: Rooms, deployment: Deployment, agent: AgentProfile) -> st
     if agent.mode == "dry_run" and not is_dry_run(deployment.id):
         return f"{agent.name} is in dry run"
     return None if agent.enabled else f"{agent.name} is not enabled"
-
-
-def _settlement_price_e8(rooms: Rooms, symbol: str, view: View) -> int | None:
-    found = rooms.tape.delisting(symbol, view=view)
-    return None if found is None else found.settlement_e8
-
-
-def _portfolio_and_activity(
-    rooms: Rooms, deployment: Deployment, *, seq: int, now: int, before: Situation | None
-) -> tuple[Portfolio, Activity | str]:
-    """What is held and what was done, or why that cannot be read; of another day, what was done is another."""
-    if (
-        before
-        and before.activity
-        and before.watermarks.book == seq
-        and (before.as_of == now or day_start(before.as_of) == day_start(now))
-    ):
-        return before.portfolio, before.activity
-    account = rooms.book.account(deployment.id, seq=seq)
-    optional = OptionalReads()
-    activity = optional.read_or_default("activity", None, account_activity, rooms, deployment, account, view=View(now))
-    return account.portfolio, activity or "; ".join(safe_causes(rooms, optional.causes))
-
-
-def _packet_prices_or_new(
-    rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int, seen: Situation | None
-) -> tuple[Mid | None, dict[str, int]]:
-    """The newest prices; where nothing was observed since the packet, those that the packet was made of."""
-    mid = seen.market.mid if seen else None
-    if seen is None or mid is None or portfolio.positions.keys() - {symbol} - seen.marks.keys():
-        return _newest_prices(rooms, portfolio, symbol, now=now)
-    return mid, {held: seen.marks[held] for held in portfolio.positions if held != symbol} | {symbol: mid.price_e8}
 
 
 def _newest_prices(rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int) -> tuple[Mid | None, dict[str, int]]:
@@ -339,12 +318,12 @@ def evaluate_reply(answer: EngineAnswer, packet: Callable[[], Packet], limits: L
         if isinstance(parsed, ReplyRefusal):
             return Decision(answer.reply, error=parsed.why, votes=votes, usage=usage, reasoning=reasoning)
         actions, note = parsed.actions, parsed.note
-    if any([action.cites for action in actions]):
-        limits = msgspec.structs.replace(limits, citations=packet().citation_ids)
-    verdicts = judge_actions(actions, limits)
-    flags = [unexplained_numbers(action, packet()) if claims_figures(action) else () for action in actions]
-    if any(flags):
-        verdicts = tuple(
-            msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True)
-        )
-    return Decision(answer.reply, actions, verdicts, note, votes=votes, usage=usage, reasoning=reasoning)
+    for action in actions:
+        if action.cites:
+            limits = msgspec.structs.replace(limits, citations=packet().citation_ids)
+            break
+    verdicts = []
+    for action, verdict in zip(actions, judge_actions(actions, limits), strict=True):
+        flags = unexplained_numbers(action, packet()) if claims_figures(action) else ()
+        verdicts.append(msgspec.structs.replace(verdict, flags=flags) if flags else verdict)
+    return Decision(answer.reply, actions, tuple(verdicts), note, votes=votes, usage=usage, reasoning=reasoning)

@@ -96,8 +96,8 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     if held and (drafts or newest is None or newest.happened_at < now or newest.walked_until < walked):
         marks = position_marks(quotes, held.values(), at=now, before=newest.marks if newest else None)
         seen, cause = path.ranges_until_now(account), _deployment_cause(deployment)
-        marked = settle_marks(account, marks, cause, path=seen, at=now, walked_until=walked)[1]
-        drafts += [draft_event(now, body) for body in marked]
+        for body in settle_marks(account, marks, cause, path=seen, at=now, walked_until=walked)[1]:
+            drafts.append(draft_event(now, body))
     if drafts:
         rooms.book.append(deployment.id, drafts, expected_seq=seq)
 

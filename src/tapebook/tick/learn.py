@@ -69,7 +69,7 @@ def learn_what_is_due(rooms: Rooms, deployment: Deployment, *, calendar: bool = 
     known by then. Where time has no chunks of its own, as those of a backtest, months of the calendar are summed up.
     """
     moment = _learning_state(rooms, deployment)
-    if moment is not None and rooms.nothing_to_learn_at.get(deployment.id) == moment:
+    if moment is not None and rooms.memory.nothing_to_learn_at.get(deployment.id) == moment:
         return ()
     optional = OptionalReads()
     learned = learn_from_trades(rooms, deployment, optional)
@@ -77,8 +77,8 @@ def learn_what_is_due(rooms: Rooms, deployment: Deployment, *, calendar: bool = 
         learned |= _sum_up_months(rooms, deployment, optional)
     reflected = _reflect_if_due(rooms, deployment, optional)
     if not reflected and not learned and not optional.causes and moment is not None:
-        rooms.nothing_to_learn_at[deployment.id] = moment
-    return optional.causes
+        rooms.memory.nothing_to_learn_at[deployment.id] = moment
+    return tuple(optional.causes)
 
 
 def learn_everything(rooms: Rooms, deployment: Deployment, *, progress: Callable[[int], None]) -> None:
@@ -216,7 +216,7 @@ def _reflect_if_due(rooms: Rooms, deployment: Deployment, optional: OptionalRead
     if isinstance(head, Exception):
         optional.add_cause(name, head)
         # Only remembered here: this process asks again when one more trade has ended.
-        rooms.failed_reflection_trades[deployment.id] = due.closed_since
+        rooms.memory.failed_reflection_trades[deployment.id] = due.closed_since
     return True
 
 
@@ -246,7 +246,7 @@ def _reflection_due(rooms: Rooms, deployment: Deployment) -> _DueReflection | No
     state = _reflection_state(rooms, deployment, seq)
     if not should_run_reflection(state, reflection, as_of=rooms.clock.now()):
         return None
-    if rooms.failed_reflection_trades.get(deployment.id) == state.closed_since_note:
+    if rooms.memory.failed_reflection_trades.get(deployment.id) == state.closed_since_note:
         return None
     trades = rooms.book.closed_trades(deployment.id, seq=seq, most=MAX_TRADES_PER_NOTE)[::-1]
     if not trades:

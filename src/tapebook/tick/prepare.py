@@ -15,7 +15,6 @@ packet's version.
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -45,7 +44,7 @@ from tapebook.domain.agent import (
 )
 from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE
-from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
+from tapebook.domain.market import AssetContext, FeatureRow, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import Portfolio, Position
@@ -79,6 +78,7 @@ from tapebook.tick.memory import (
 )
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
 from tapebook.tick.trust import trade_cost_ppm, trust_for
+from tapebook.tick_memory import TickMemory
 from tapebook.wiring import Rooms
 
 MAX_CAUSES = 16
@@ -95,21 +95,15 @@ ReadParams = ParamSpec("ReadParams")
 
 
 class OptionalReads:
-    """Reads that may fail: what comes instead is the empty default; the name and the cause are remembered."""
+    """Reads that may fail: what comes instead is the empty default; the name and the cause are remembered.
+
+    `degraded` names what was not read, and what could not be; `causes` say why, as far as it was tried:
+    `name: ErrorType: message`.
+    """
 
     def __init__(self, skip: Iterable[str] = (), *, causes: Iterable[str] = ()) -> None:
-        self._degraded = list(skip)
-        self._causes = list(causes)
-
-    @property
-    def degraded_names(self) -> tuple[str, ...]:
-        """What was not read, and what could not be."""
-        return tuple(self._degraded)
-
-    @property
-    def causes(self) -> tuple[str, ...]:
-        """Why, as far as it was tried: `name: ErrorType: message`."""
-        return tuple(self._causes)
+        self.degraded = list(skip)
+        self.causes = list(causes)
 
     def read_or_default(
         self,
@@ -120,7 +114,7 @@ class OptionalReads:
         **terms: ReadParams.kwargs,
     ) -> ReadValue:
         """What a read gives, or the empty default."""
-        if name in self._degraded:
+        if name in self.degraded:
             return empty
         try:
             return read(*given, **terms)
@@ -132,13 +126,13 @@ class OptionalReads:
             raise
         except Exception as error:
             # Everything, also what nobody thought of: a memory that is broken must not stop who trades with it.
-            self._degraded.append(name)
+            self.degraded.append(name)
             self.add_cause(name, error)
             return empty
 
     def add_cause(self, name: str, error: Exception) -> None:
         """Remembers why something did not work."""
-        self._causes.append(cause_of(name, error))
+        self.causes.append(cause_of(name, error))
 
 
 def cause_of(name: str, error: Exception) -> str:
@@ -172,9 +166,17 @@ STORED_FEATURE_MAX_AGE_MS = DAY
 
 
 def read_market(
-    tape: Tape, symbol: str, *, minutes: int, count: int, view: View, version: PacketVersion = CURRENT_VERSION
+    tape: Tape,
+    symbol: str,
+    *,
+    minutes: int,
+    count: int,
+    view: View,
+    version: PacketVersion = CURRENT_VERSION,
+    memory: TickMemory | None = None,
 ) -> Market:
     """Bars, price and regime: what no decision does without."""
+    regime_of_bars = (memory or TickMemory()).last_call(RegimeClassifier, symbol, minutes, count)
     if version.complete_bars:
         seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
     else:
@@ -186,7 +188,8 @@ def read_market(
         bars=seen.bars,
         mid=tape.last_price(symbol, view=view),
         unfinished=seen.unfinished,
-        regime=_regime_cache(symbol, minutes, count)(seen.bars) if version.scaled_regimes else None,
+        # A half-hour bar is the newest of six decisions in a row, and of many agents.
+        regime=regime_of_bars(seen.bars) if version.scaled_regimes else None,
     )
 
 
@@ -197,42 +200,35 @@ def with_features(
     view: View,
     version: PacketVersion = CURRENT_VERSION,
     subscriptions: Subscriptions = OWN_SUBSCRIPTIONS,
+    memory: TickMemory | None = None,
 ) -> Market:
     """The market with its book, its funding and the features of its symbol, and what is subscribed to around it.
 
     Features are those that were stored as the market was observed. Where none were, as in imported history, they are
     derived from the bars and rates there are.
     """
-    symbol = market.symbol
-    if tape.has_prices_alone(symbol):
-        found = _with_history_features(tape, market, view=view) if version.derived_features else market
-    else:
-        found = _with_stored_features(tape, market, view=view, version=version)
-    around = _context_features(tape, symbol, subscriptions, view=view) if version.market_context else ()
-    return msgspec.structs.replace(found, features=(*found.features, *around)) if around else found
-
-
-def _with_stored_features(tape: Tape, market: Market, *, view: View, version: PacketVersion) -> Market:
-    symbol = market.symbol
-    books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
-    profile = liquidity_profile(books, as_of=view.as_of) if books else None
-    features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
-    context = tape.newest(AssetContext, symbol, view=view)
-    stored_at = context.bucket_ts if context else 0
-    for name, family in FEATURE_FAMILIES.items():
-        row = tape.feature(family, symbol, view=view)
-        if row is not None:
-            stored_at = max(stored_at, row.bucket_ts)
-            features.append(_feature(name, row.bucket_ts, _decode_metrics(row.metrics_json, symbol)))
-    found = msgspec.structs.replace(
-        market,
-        liquidity=books[-1] if books else tape.newest(Liquidity, symbol, view=view),
-        context=context,
-        features=tuple(features),
-    )
+    symbol, stored_at = market.symbol, 0
+    if not tape.has_prices_alone(symbol):
+        books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
+        profile = liquidity_profile(books, as_of=view.as_of) if books else None
+        features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
+        context = tape.newest(AssetContext, symbol, view=view)
+        stored_at = context.bucket_ts if context else 0
+        for name, family in FEATURE_FAMILIES.items():
+            row = tape.feature(family, symbol, view=view)
+            if row is not None:
+                stored_at = max(stored_at, row.bucket_ts)
+                features.append(_stored_feature(name, row))
+        market = msgspec.structs.replace(
+            market,
+            liquidity=books[-1] if books else tape.newest(Liquidity, symbol, view=view),
+            context=context,
+            features=tuple(features),
+        )
     if version.derived_features and view.as_of - stored_at > STORED_FEATURE_MAX_AGE_MS:
-        return _with_history_features(tape, found, view=view)
-    return found
+        market = _with_history_features(tape, market, view=view, memory=memory or TickMemory())
+    around = _context_features(tape, symbol, subscriptions, view=view) if version.market_context else ()
+    return msgspec.structs.replace(market, features=(*market.features, *around)) if around else market
 
 
 # Of the prediction markets of an asset, those with the most money; titles are long, and the section has a cap.
@@ -266,10 +262,10 @@ def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> 
     if row is None:
         return
     # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
-    figures = {name: value for name, value in row.metrics.items() if name != "top"}
-    summary = _feature("predictionMarkets", row.bucket_ts, figures)
-    yield msgspec.structs.replace(summary, name=f"predictionMarkets{about}")
-    for number, each in enumerate(row.metrics.get("top", ())[:_SHOWN_PREDICTIONS], 1):
+    figures = dict(row.metrics)
+    largest = figures.pop("top", ())[:_SHOWN_PREDICTIONS]
+    yield _feature(f"predictionMarkets{about}", row.bucket_ts, figures)
+    for number, each in enumerate(largest, 1):
         yield Feature(f"predictionMarket{number}{about}", row.bucket_ts, (), _prediction_line(each))
 
 
@@ -277,9 +273,11 @@ def _prediction_line(row: Mapping[str, Any]) -> str:
     """One market in one line: its title is text of others, so it stands in quotes that it cannot close."""
     title = short_line(str(row.get("question", "")), _MOST_TITLE).translate(QUOTES)
     outcome = short_line(str(row.get("outcome")), 20).translate(QUOTES)
-    names = ("probability", "shift24h", "endsAt", "state")
-    figures = " ".join([f"{name}={row[name]}" for name in names if row.get(name) is not None])
-    return f'"{title}" outcome="{outcome}" {figures}'
+    figures = []
+    for name in ("probability", "shift24h", "endsAt", "state"):
+        if row.get(name) is not None:
+            figures.append(f"{name}={row[name]}")
+    return f'"{title}" outcome="{outcome}" {" ".join(figures)}'
 
 
 _LOOKBACK_MINUTES = (60, 240, 1_440)
@@ -307,10 +305,10 @@ def read_lookback(
     return cut((recent, older))
 
 
-def _with_history_features(tape: Tape, market: Market, *, view: View) -> Market:
+def _with_history_features(tape: Tape, market: Market, *, view: View, memory: TickMemory) -> Market:
     """The market with what its bars and settled rates say; a profile of books that were stored stays."""
     derived = tape.history_features(market.symbol, view=view)
-    found = _history_features_cache(market.symbol)(derived)
+    found = memory.last_call(_history_features_writer, market.symbol)(derived)
     if not found:
         return market
     if market.features:
@@ -320,15 +318,7 @@ def _with_history_features(tape: Tape, market: Market, *, view: View) -> Market:
     return msgspec.structs.replace(market, context=context, settled=settled, features=found)
 
 
-# Both are caches of the last value asked for, by what is compared; a symbol and a kind of window have one each.
-@lru_cache(maxsize=256)
-def _regime_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tuple[Candle, ...], str | None]:
-    """What tags the windows of one kind, which follow one another."""
-    return LastCall(RegimeClassifier())
-
-
-@lru_cache(maxsize=256)
-def _history_features_cache(_symbol: str) -> LastCall[HistoryFeatures, tuple[Feature, ...]]:
+def _history_features_writer() -> Callable[[HistoryFeatures], tuple[Feature, ...]]:
     """What writes down the features of history: those of a boundary are the same for every tick until the next."""
     funding = LastCall(_funding_line)
 
@@ -345,7 +335,7 @@ def _history_features_cache(_symbol: str) -> LastCall[HistoryFeatures, tuple[Fea
             found.append(Feature("positioningPressure", at, (), line))
         return tuple(found)
 
-    return LastCall(features_of)
+    return features_of
 
 
 def _funding_line(settled: SettledFunding) -> str:
@@ -358,15 +348,19 @@ def _feature_line(name: str, found: tape_features.Feature) -> str:
     return feature_line(_feature(name, 0, to_metrics(found)))
 
 
-def _decode_metrics(text: str, symbol: str) -> dict[str, Any]:
+def _stored_feature(name: str, row: FeatureRow) -> Feature:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        metrics = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise Damaged(f"a feature of {symbol} is not readable ({error}); restore tape.db from a backup") from error
+        raise Damaged(f"a feature of {row.symbol} is not readable ({error}); restore tape.db from a backup") from error
+    return _feature(name, row.bucket_ts, metrics)
 
 
-def _feature(name: str, bucket_ts: int, metrics: dict[str, Any]) -> Feature:
-    known = [(key, str(metrics[key])) for key in sorted(metrics) if metrics[key] is not None]
+def _feature(name: str, bucket_ts: int, metrics: Mapping[str, Any]) -> Feature:
+    known = []
+    for key, value in sorted(metrics.items()):
+        if value is not None:
+            known.append((key, str(value)))
     return Feature(name, bucket_ts, tuple(known))
 
 
@@ -450,7 +444,7 @@ def gather_situation(
         ),
         open_trades=account.open_trades,
         working=working,
-        degraded=optional.degraded_names,
+        degraded=tuple(optional.degraded),
         renderer=renderer,
         cost_ppm=trade_cost_ppm(rooms, market),
         **memory,
@@ -506,8 +500,10 @@ def _read_shared_market(
     tape, profile = rooms.tape, deployment.agent.context
     minutes, count = profile.bar_minutes, profile.bar_count
     looks_back = version.lookbacks and "experience" in profile.rooms
-    if shelf is None or "features" in optional.degraded_names:
-        market = read_market(tape, symbol, minutes=minutes, count=count, view=view, version=version)
+    if shelf is None or "features" in optional.degraded:
+        market = read_market(
+            tape, symbol, minutes=minutes, count=count, view=view, version=version, memory=rooms.memory
+        )
         if looks_back:
             cut = rooms.experience.lookback_cutter(symbol)
             lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
@@ -521,6 +517,7 @@ def _read_shared_market(
             view=view,
             version=version,
             subscriptions=profile.subscriptions,
+            memory=rooms.memory,
         )
     key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back, profile.subscriptions)
     found = shelf.get(key)
@@ -529,7 +526,7 @@ def _read_shared_market(
             rooms, deployment, symbol, view=view, optional=optional, shelf=None, version=version
         )
         # Only what was read whole is for others.
-        if not {"features", "experience"} & set(optional.degraded_names):
+        if not {"features", "experience"} & set(optional.degraded):
             shelf.store_market(key, found)
     return found
 

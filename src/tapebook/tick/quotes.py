@@ -16,14 +16,13 @@
   it, and the guard's caps on losses, orders and rests are checked against it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from tapebook.book.materializer import Account, Session, activity_of_session
 from tapebook.broker import MarketListing, OrderBook, Settlement
 from tapebook.domain.agent import Deployment
-from tapebook.domain.cache import LastCall
 from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.domain.money import E6
@@ -184,7 +183,9 @@ class PricePath:
         self._filled.add(symbol)
         if moved_at is None:
             return None
-        since = moved_at if again else self._since(moved_at, until - LATE_MS)
+        # From the last valuation on, and what that may lack; an hour of it, for fills are told late.
+        read_from = min(self._valued_at - REREAD_MS, until - LATE_MS)
+        since = moved_at if again else max(moved_at, read_from)
         tape = self._quotes.tape
         view = View(_price_known_from(tape, symbol, at=until, now=self._now))
         quotes = TapeQuotes(tape, view)
@@ -195,18 +196,15 @@ class PricePath:
     def ranges_until_now(self, account: Account) -> dict[str, PriceRange]:
         """The prices observed of everything that is held, by symbol; without any, a symbol is left out."""
         now, view, found = self._now, View(self._now), {}
+        read_from = self._valued_at - REREAD_MS
         for symbol in account.portfolio.positions:
             moved_at = _position_moved_at(account, symbol)
             if moved_at is not None:
-                since = moved_at if symbol in self._filled else self._since(moved_at, self._valued_at)
+                since = moved_at if symbol in self._filled else max(moved_at, read_from)
                 seen = _observed_range(self._quotes, symbol, moved_at, since=since, until=now, ended_by=now, view=view)
                 if seen is not None:
                     found[symbol] = seen
         return found
-
-    def _since(self, moved_at: int, latest: int) -> int:
-        """From where a path is to be read: no later than some moment, nor than what the last valuation may lack."""
-        return max(moved_at, min(self._valued_at - REREAD_MS, latest))
 
 
 def _position_moved_at(account: Account, symbol: str) -> int | None:
@@ -270,8 +268,8 @@ def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> Pric
     return PriceRange(min(prices), max(prices)) if prices else None
 
 
-# Most decisions are told the session that the one before was told.
-_activity_cache: LastCall[tuple[Session, dict[str, int]], Activity] = LastCall(lambda seen: activity_of_session(*seen))
+def _activity_of_seen() -> Callable[[tuple[Session, dict[str, int]]], Activity]:
+    return lambda seen: activity_of_session(*seen)
 
 
 def activity_as_of(
@@ -285,11 +283,14 @@ def activity_as_of(
 def account_activity(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
     """The activity of a deployment whose account has been read already."""
     session = rooms.book.session(deployment.id, account, as_of=view.as_of)
-    if any([close.at > view.as_of for close in session.closes]):
-        # A clock that was ahead has dated it: no rest after a trade begins in the future.
-        closes = tuple(close for close in session.closes if close.at <= view.as_of)
-        session = msgspec.structs.replace(session, closes=closes)
+    for close in session.closes:
+        if close.at > view.as_of:
+            # A clock that was ahead has dated it: no rest after a trade begins in the future.
+            closes = tuple(each for each in session.closes if each.at <= view.as_of)
+            session = msgspec.structs.replace(session, closes=closes)
+            break
     held = session.held.values()
     # Most days begin with nothing held.
     marks = position_marks(TapeQuotes(rooms.tape, view), held, at=floor_to_step(view.as_of, DAY)) if held else {}
-    return _activity_cache((session, marks))
+    # Most decisions are told the session that the one before was told.
+    return rooms.memory.last_call(_activity_of_seen)((session, marks))

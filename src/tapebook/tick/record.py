@@ -26,12 +26,11 @@ from tapebook.book.events import (
     run_status,
 )
 from tapebook.decision import Limits
-from tapebook.domain.agent import TradingMode
 from tapebook.domain.instants import iso_text
 from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
-from tapebook.domain.run import DecisionRun, RunStatus, SlotMark
+from tapebook.domain.run import DecisionRun, RunStatus
 from tapebook.log import Draft
 from tapebook.tape.view import View
 from tapebook.tick.decide import Decision, PreparedDecision, Slot
@@ -51,16 +50,18 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
         opens = agent.mode == "trade" and bool(orders) and not all(order.reduce_only for order in orders)
         # Without it less is learned; the order is worth more than that.
         seen = optional.read_or_default(
-            "sighting", [], moment_drafts, rooms, opened.slot.run_id(), opened.situation, opens=opens, seq=limits.seq
+            "sighting", [], moment_drafts, rooms, opened.run_id, opened.situation, opens=opens, seq=limits.seq
         )
     run = _decision_run(rooms, opened, decision, orders=len(orders), optional=optional)
-    written = [_dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order) for order in orders]
     decided: Draft
-    if opened.is_written:
+    if opened.written is not None:
         decided = draft_event(run.as_of, RunDecided(run))
     else:
         decided = late_event(run.as_of, RunDecided(run), lambda body: RunDecided(_with_packet(body.run, opened.packet)))
-    drafts = [decided, *[draft_event(limits.at, body) for body in written]]
+    drafts = [decided]
+    for order in orders:
+        body = _dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order)
+        drafts.append(draft_event(limits.at, body))
     appended = rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
     rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
     if run.degraded_causes:
@@ -70,19 +71,23 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
 
 def archived_texts(packet: Packet, reply: str, reasoning: str) -> list[bytes]:
     """What is kept of a decision in the archive: what the engine was sent, its reply, and what it said beside it."""
-    texts = [f"{packet.system}\n\n{packet.text}", reply, *filter(None, [reasoning])]
-    return [text.encode(errors="backslashreplace") for text in texts]
+    asked = f"{packet.system}\n\n{packet.text}".encode(errors="backslashreplace")
+    texts = [asked, reply.encode(errors="backslashreplace")]
+    return [*texts, reasoning.encode(errors="backslashreplace")] if reasoning else texts
 
 
 def _intended_orders(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
-    # Most decisions are to hold, which asks for nothing.
-    if opened.slot.trigger == "shadow" or all([action.action == "hold" for action in decision.actions]):
-        return []
     slot, judged = opened.slot, list(zip(decision.actions, decision.verdicts, strict=True))
+    for action in decision.actions:
+        if action.action != "hold" and slot.trigger != "shadow":
+            break
+    else:
+        # Most decisions are to hold, which asks for nothing.
+        return []
     listing = TapeQuotes(rooms.tape, View(limits.at)).listing(slot.symbol, at=limits.at)
     increments = rooms.broker(slot.deployment.agent.broker).increments(slot.symbol, listing)
     return orders_for_actions(
-        slot.run_id(), judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at, increments=increments
+        opened.run_id, judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at, increments=increments
     )
 
 
@@ -98,18 +103,27 @@ def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
 def _decision_run(
     rooms: Rooms, opened: PreparedDecision, decision: Decision, *, orders: int, optional: OptionalReads
 ) -> DecisionRun:
-    slot, situation = opened.slot, opened.situation
-    deployment, agent = slot.deployment, slot.deployment.agent
-    packet_key, reply_key, reason_key = None, None, None
+    slot, situation, packet = opened.slot, opened.situation, opened.written
+    deployment, agent, market = slot.deployment, slot.deployment.agent, situation.market
+    keys: list[str | None] = [None, None, None]
     if rooms.config.archive.packets:
-        kept = rooms.archive.store_contents(archived_texts(opened.packet, decision.reply, decision.reasoning))
-        packet_key, reply_key, reason_key = (*(each.key for each in kept), None)[:3]
-        # One is enough: both fail for the same reason.
-        for problem in [each.problem for each in kept if each.problem is not None][:1]:
+        problem, texts = None, archived_texts(opened.packet, decision.reply, decision.reasoning)
+        for place, each in enumerate(rooms.archive.store_contents(texts)):
+            keys[place], problem = each.key, problem or each.problem
+        # One is enough: all fail for the same reason.
+        if problem is not None:
             optional.add_cause("archive", problem)
-    packet = opened.packet if opened.is_written else None
+    # What values the twins of those who voted; nothing where no price is known, or nothing is learned.
+    learns = decision.votes and slot.learns and slot.branch == "main" and market.mid is not None
+    mark = slot_mark(market, agent.experience, cost_ppm=situation.cost_ppm) if learns else None
+    if decision.failed:
+        status: RunStatus = "failed"
+    else:
+        # Nothing of a dry run is under way once it is written.
+        dry = orders and agent.mode == "dry_run"
+        status = "done" if dry else run_status(decision.verdicts, orders=orders, error=decision.error)
     return DecisionRun(
-        run_id=slot.run_id(),
+        run_id=opened.run_id,
         owner=deployment.owner,
         deployment=deployment.id,
         agent=agent.name,
@@ -125,9 +139,9 @@ def _decision_run(
         packet_sha256=packet.sha256 if packet else "",
         tokens=packet.tokens if packet else 0,
         engine=agent.engine or rooms.config.engine.default,
-        packet_key=packet_key,
-        reply_key=reply_key,
-        status=_run_status(decision, orders, agent.mode),
+        packet_key=keys[0],
+        reply_key=keys[1],
+        status=status,
         actions=decision.actions,
         verdicts=decision.verdicts,
         degraded=situation.degraded,
@@ -135,32 +149,15 @@ def _decision_run(
         error=decision.error,
         votes=decision.votes,
         usage=decision.usage,
-        reason_key=reason_key,
+        reason_key=keys[2],
         degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
-        mark=_slot_mark(opened, decision),
+        mark=msgspec.UNSET if mark is None else mark,
     )
 
 
 def _with_packet(run: DecisionRun, packet: Packet) -> DecisionRun:
     return msgspec.structs.replace(
         run, inputs_sha256=packet.inputs_sha256, packet_sha256=packet.sha256, tokens=packet.tokens
-    )
-
-
-def _slot_mark(opened: PreparedDecision, decision: Decision) -> SlotMark | msgspec.UnsetType:
-    """What values the twins of those who voted; nothing where no price is known, or nothing is learned."""
-    market, agent = opened.situation.market, opened.slot.deployment.agent
-    known = decision.votes and opened.slot.learns and opened.slot.branch == "main" and market.mid is not None
-    found = slot_mark(market, agent.experience, cost_ppm=opened.situation.cost_ppm) if known else None
-    return msgspec.UNSET if found is None else found
-
-
-def _run_status(decision: Decision, orders: int, mode: TradingMode) -> RunStatus:
-    if decision.failed:
-        return "failed"
-    # Nothing of a dry run is under way once it is written.
-    return (
-        "done" if orders and mode == "dry_run" else run_status(decision.verdicts, orders=orders, error=decision.error)
     )
 
 

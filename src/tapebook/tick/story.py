@@ -66,7 +66,7 @@ LearnStep = Callable[[Rooms, Deployment], tuple[str, ...]]
 def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     """The engine's answer: to the packet, or to its facts while it is not written and the engine needs no more."""
     engine = rooms.engine(opened.slot.deployment.agent)
-    if opened.is_written or not reads_facts_alone(engine):
+    if opened.written is not None or not reads_facts_alone(engine):
         return engine.decide(opened.packet)
     return engine.decide(packet_of_facts(opened.situation))
 
@@ -145,7 +145,7 @@ def prepare_decision(
         shelf=look.shelf,
         optional=optional,
     )
-    return PreparedDecision(slot, situation, optional.causes, late=late)
+    return PreparedDecision(slot, situation, optional.causes, run_id=run, late=late)
 
 
 def conclude_decision(
@@ -197,7 +197,7 @@ def shadow_tick(
     rooms: Rooms, slot: Slot, main: DecisionRun, *, ask: Callable[[Rooms, PreparedDecision], EngineAnswer] = ask_engine
 ) -> DecisionRun | None:
     """Makes the decision beside a real one that was made at `slot`; once, however often it is asked for."""
-    beside = shadow_slot(slot)
+    beside = shadow_slot(slot) if slot.deployment.agent.shadow is not None else None
     if beside is None:
         return None
     opened = prepare_shadow(rooms, beside, main)
