@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -295,30 +296,41 @@ def test_a_process_killed_at_any_statement_of_a_roll_up_leaves_no_trace(tmp_path
         assert learned(home, agent)[0] == undisturbed
 
 
+class MortalConnection:
+    """A connection to SQLite whose process may die before one of its statements."""
+
+    def __init__(self, real: Any, *, dies_at: int) -> None:
+        self._real, self._dies_at, self.statements = real, dies_at, 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        return partial(self._execute, found) if name in ("execute", "executemany") else found
+
+    def __enter__(self) -> Any:
+        return self._real.__enter__()
+
+    def __exit__(self, *ended: Any) -> Any:
+        return self._real.__exit__(*ended)
+
+    def _execute(self, call: Callable[..., Any], *what: Any) -> Any:
+        self.statements += 1
+        if self.statements == self._dies_at:
+            raise Killed
+        return call(*what)
+
+
 def learned(home: Path, agent: Deployment, *, dies_at: int = 0) -> tuple[Tables, int]:
     """Learns in a new process, which may die before one of its statements; all rows then, and how many there were."""
-    rooms, count = Rooms(home, clock=VirtualClock(START + DAY)), 0
+    rooms = Rooms(home, clock=VirtualClock(START + DAY))
     db: Any = rooms.book_db
-    real = db._db
-
-    def dying(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*what: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == dies_at:
-                raise Killed
-            return call(*what)
-
-        return counted
-
+    connection = MortalConnection(db._db._connection, dies_at=dies_at)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("_execute", "many"):
-                patch.setattr(real, name, dying(getattr(real, name)))
+            patch.setattr(db._db, "_connection", connection)
             learn_what_is_due(rooms, agent)
     finally:
         rooms.close()
-    return tables(home), count
+    return tables(home), connection.statements
 
 
 def test_a_sole_writer_in_one_transaction_writes_and_tells_the_same(tmp_path: Path) -> None:
