@@ -6,7 +6,9 @@
 Accounts are those of the agents that are here now, each at the prices last observed; a dry run has none.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
@@ -29,6 +31,7 @@ from tapebook.wiring import Rooms
 _MOST_NAMED = 50
 # What a line on a wide screen can show.
 MOST_POINTS = 600
+_AT = attrgetter("at")
 
 
 class PositionView(TypedDict):
@@ -308,11 +311,12 @@ def _equity_line(rooms: Rooms, deployment: Deployment, since: int | None, until:
     if since is not None:
         after = book.seq_as_of(name, since)
         between = BookRange(rooms.book_db, book, deployment=name, after=after, until=last).from_moment(since)
-    known = equity_points(between, begins_with_first_fill=True)
-    points = [point for point in known if point.at <= until]
+    points = equity_points(between, begins_with_first_fill=True)
+    # A line never goes back in time, so a range is a slice of it.
+    del points[bisect_right(points, until, key=_AT) :]
     if since is not None and between.after:
         start = equity_at(rooms, deployment, since, seq=between.after, watermark=NO_WATERMARK)
-        points = [EquityPoint(since, start), *(point for point in points if point.at > since)]
+        points = [EquityPoint(since, start), *points[bisect_right(points, since, key=_AT) :]]
     marks_end = equity_at(rooms, deployment, until, seq=last, watermark=NO_WATERMARK)
     return [*points, EquityPoint(until, marks_end)]
 
