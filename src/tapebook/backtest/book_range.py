@@ -98,7 +98,7 @@ class BookRange:
         """When positions were held, by entry; what came after the end is not known yet."""
         rows, until = self._db.all(_QUERIES.spans, **self._where), self.until
         return [
-            HoldingSpan._make(row) if row[2] is not None and row[2] <= until else HoldingSpan(row[0], row[1], None, None)
+            HoldingSpan._make(row if row[2] is not None and row[2] <= until else (row[0], row[1], None, None))
             for row in rows
         ]
 

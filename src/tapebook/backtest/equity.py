@@ -10,6 +10,8 @@ had it, at the price last observed by then.
 """
 
 import math
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -74,6 +76,34 @@ def equity_points(book: BookRange, *, begins_with_first_fill: bool = False) -> l
         newest = at if not points or at > newest else newest
         points.append(EquityPoint(newest, usd, insured))
     return points
+
+
+_CACHED_LINES = 64
+
+
+class EquityCache:
+    """The lines read last, each of a range of one book; of a range that has ended nothing changes any more.
+
+    Nothing is invalidated: a stream that moved on is another range. A page that is drawn anew when only prices moved
+    reads no line twice.
+    """
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[tuple[str, int, int], list[EquityPoint]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def points(self, deployment: str, book: BookRange) -> list[EquityPoint]:
+        """A range's `equity_points` from its first fill on, in a list of the caller's own."""
+        key = (deployment, book.after, book.until)
+        with self._lock:
+            known = self._lines.get(key)
+        if known is None:
+            known = equity_points(book, begins_with_first_fill=True)
+            with self._lock:
+                self._lines[key] = known
+                if len(self._lines) > _CACHED_LINES:
+                    self._lines.popitem(last=False)
+        return list(known)
 
 
 def _known_equity(book: BookRange) -> Iterator[tuple[int, int, int]]:

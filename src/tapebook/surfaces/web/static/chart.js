@@ -3,16 +3,19 @@ const pageLoaded = new Promise((resolve) => {
   if (document.readyState === "complete") resolve();
   else addEventListener("load", resolve, { once: true });
 });
-// Not every browser says when it has nothing else to do.
-const whenIdle = window.requestIdleCallback || ((call) => setTimeout(call, 20));
-const idle = () => new Promise((resolve) => whenIdle(resolve, { timeout: 300 }));
+// Two frames, so that what is read is on the screen first; a tab in the background has none.
+const painted = () =>
+  new Promise((resolve) => {
+    requestAnimationFrame(() => requestAnimationFrame(resolve));
+    setTimeout(resolve, 200);
+  });
 
 export default {
   template: "<div></div>",
   props: { options: Object, enable3d: Boolean, renderer: String, theme: Object },
   async mounted() {
     await pageLoaded;
-    await idle();
+    await painted();
     const { echarts } = await import("nicegui-echart");
     // The part may have been drawn anew while the library came.
     if (!this.$el.isConnected) return;
