@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tapebook.anchors import try_anchor_heads
+from tapebook.backtest.equity import EquityCache
 from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.domain.agent import deployment_id
@@ -48,6 +49,7 @@ class OpenHome:
         self._opening = 0
         self._closed = False
         self.anchor_problem: str | None = None
+        self.equity_cache = EquityCache()
         self.catch_up()
 
     @classmethod

@@ -6,12 +6,14 @@
 Accounts are those of the agents that are here now, each at the prices last observed; a dry run has none.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.backtest.book_range import BookRange
-from tapebook.backtest.equity import EquityPoint, deepest_drawdown, equity_at, equity_points, thin_points
+from tapebook.backtest.equity import EquityCache, EquityPoint, deepest_drawdown, equity_at, thin_points
 from tapebook.book.materializer import Account, day_start
 from tapebook.book.pages import BookPages
 from tapebook.domain.agent import Deployment, deployment_id, is_dry_run
@@ -29,6 +31,7 @@ from tapebook.wiring import Rooms
 _MOST_NAMED = 50
 # What a line on a wide screen can show.
 MOST_POINTS = 600
+_AT = attrgetter("at")
 
 
 class PositionView(TypedDict):
@@ -216,7 +219,8 @@ class Portfolios(HomePart):
             if begin is not None and begin >= end:
                 raise BadInput(f"{iso_text(begin)} is not before {iso_text(end)}: give an earlier `since`")
             every = _deployments(rooms, agent)
-            return {each.agent.name: _equity_line(rooms, each, begin, end) for each in every}, (begin, end)
+            cache = self._home.equity_cache
+            return {each.agent.name: _equity_line(rooms, each, (begin, end), cache) for each in every}, (begin, end)
 
 
 def _deployments(rooms: Rooms, agent: str | None) -> list[Deployment]:
@@ -298,9 +302,12 @@ def _portfolio_view(accounts: list[AccountView], moment: int) -> HomePortfolioVi
     }
 
 
-def _equity_line(rooms: Rooms, deployment: Deployment, since: int | None, until: int) -> list[EquityPoint]:
+def _equity_line(
+    rooms: Rooms, deployment: Deployment, span: tuple[int | None, int], cache: EquityCache
+) -> list[EquityPoint]:
     """One account's equity from the beginning of a range to its end, both included, whenever the book knows it."""
     book, name = rooms.book, deployment.id
+    since, until = span
     last = book.seq_as_of(name, until)
     if not last:
         return []
@@ -308,11 +315,12 @@ def _equity_line(rooms: Rooms, deployment: Deployment, since: int | None, until:
     if since is not None:
         after = book.seq_as_of(name, since)
         between = BookRange(rooms.book_db, book, deployment=name, after=after, until=last).from_moment(since)
-    known = equity_points(between, begins_with_first_fill=True)
-    points = [point for point in known if point.at <= until]
+    points = cache.points(name, between)
+    # A line never goes back in time, so a range is a slice of it.
+    del points[bisect_right(points, until, key=_AT) :]
     if since is not None and between.after:
         start = equity_at(rooms, deployment, since, seq=between.after, watermark=NO_WATERMARK)
-        points = [EquityPoint(since, start), *(point for point in points if point.at > since)]
+        points = [EquityPoint(since, start), *points[bisect_right(points, since, key=_AT) :]]
     marks_end = equity_at(rooms, deployment, until, seq=last, watermark=NO_WATERMARK)
     return [*points, EquityPoint(until, marks_end)]
 

@@ -96,9 +96,11 @@ class BookRange:
 
     def holding_spans(self) -> list[HoldingSpan]:
         """When positions were held, by entry; what came after the end is not known yet."""
-        rows = self._db.all(_QUERIES.spans, **self._where)
-        ended = ((*row[:2], None, None) if row[2] is None or row[2] > self.until else row for row in rows)
-        return list(map(HoldingSpan._make, ended))
+        rows, until = self._db.all(_QUERIES.spans, **self._where), self.until
+        return [
+            HoldingSpan._make(row if row[2] is not None and row[2] <= until else (row[0], row[1], None, None))
+            for row in rows
+        ]
 
     def ended_trades(self) -> list[TradeOutcome]:
         """The trades that ended, oldest exit first."""

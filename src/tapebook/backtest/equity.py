@@ -10,6 +10,8 @@ had it, at the price last observed by then.
 """
 
 import math
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -32,6 +34,8 @@ FEWEST_RETURNS = 5
 _PPM = 1_000_000
 # The normal quantile of a 95 % interval.
 _Z = 1.959963984540054
+# What moves equity, in the order in which events of one number count.
+_CASH, _CLOSED, _OPENED, _VALUED = range(4)
 
 
 class EquityPoint(NamedTuple):
@@ -61,39 +65,71 @@ def equity_points(book: BookRange, *, begins_with_first_fill: bool = False) -> l
     begins with the first of them.
     """
     points: list[EquityPoint] = []
-    paid, place, insured = book.insurance_payments(), 0, 0
+    paid, place, insured, newest = book.insurance_payments(), 0, 0, 0
     for seq, at, usd in _known_equity(book):
         while place < len(paid) and paid[place].seq <= seq:
             insured, place = insured + paid[place].usd_e6, place + 1
         # A fill that was learned late is booked with its own, earlier time; the line goes on where it is.
-        if begins_with_first_fill and len(points) == 1 and at < points[0].at:
+        if begins_with_first_fill and len(points) == 1 and at < newest:
             points[0] = points[0]._replace(at=at)
-        points.append(EquityPoint(max(at, points[-1].at) if points else at, usd, insured))
+            newest = at
+        newest = at if not points or at > newest else newest
+        points.append(EquityPoint(newest, usd, insured))
     return points
+
+
+_CACHED_LINES = 64
+
+
+class EquityCache:
+    """The lines read last, each of a range of one book; of a range that has ended nothing changes any more.
+
+    Nothing is invalidated: a stream that moved on is another range. A page that is drawn anew when only prices moved
+    reads no line twice.
+    """
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[tuple[str, int, int], list[EquityPoint]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def points(self, deployment: str, book: BookRange) -> list[EquityPoint]:
+        """A range's `equity_points` from its first fill on, in a list of the caller's own."""
+        key = (deployment, book.after, book.until)
+        with self._lock:
+            known = self._lines.get(key)
+        if known is None:
+            known = equity_points(book, begins_with_first_fill=True)
+            with self._lock:
+                self._lines[key] = known
+                if len(self._lines) > _CACHED_LINES:
+                    self._lines.popitem(last=False)
+        return list(known)
 
 
 def _known_equity(book: BookRange) -> Iterator[tuple[int, int, int]]:
     """Where in the log, when, and how much."""
-    spans = book.holding_spans()
-    held = sum(span.entry_seq <= book.after for span in spans)
-    events: list[tuple[int, str, int, int]] = [(each.seq, "valued", each.at, each.usd_e6) for each in book.snapshots()]
-    events += [(each.seq, "cash", each.at, each.usd_e6) for each in book.balances()]
-    events += [(span.entry_seq, "open", 0, 0) for span in spans if span.entry_seq > book.after]
-    events += [(span.exit_seq, "close", span.exited_at or 0, 0) for span in spans if span.exit_seq is not None]
+    spans, after = book.holding_spans(), book.after
+    held = sum(span.entry_seq <= after for span in spans)
+    # Plain tuples: a week of an agent that is busy is tens of thousands, and pages are drawn again and again.
+    events = [(seq, _VALUED, at, usd) for seq, at, usd in book.snapshots()]
+    events += [(seq, _CASH, at, usd) for seq, at, usd in book.balances()]
+    events += [(entry, _OPENED, 0, 0) for entry, _, _, _ in spans if entry > after]
+    events += [(end, _CLOSED, at or 0, 0) for _, _, end, at in spans if end is not None]
+    events.sort()
     cash, flat = 0, None
-    for seq, what, at, usd in sorted(events):
+    for seq, what, at, usd in events:
         # The event after a posting or a close may open the next position: then nobody was flat in between.
-        if flat is not None and not (what == "open" and seq == flat[0] + 1):
+        if flat is not None and not (what == _OPENED and seq == flat[0] + 1):
             yield flat
         flat = None
-        if what == "valued":
+        if what == _VALUED:
             yield seq, at, usd
             continue
-        if what == "cash":
+        if what == _CASH:
             cash = usd
         else:
-            held += 1 if what == "open" else -1
-        if what != "open" and not held:
+            held += 1 if what == _OPENED else -1
+        if what != _OPENED and not held:
             flat = (seq, at, cash)
     if flat is not None:
         yield flat

@@ -273,8 +273,13 @@ class ContextStore:
         """Everything of a layer that is kept, the newest timeframe first, with who wrote it."""
         when = self._read_limit(as_of, seq)
         frames = set(self._conn.store.timeframes(self._scope, layer, seq=when.seq))
-        frames |= {each.timeframe for each in self._live_values(layer, when)}
-        found = [each for frame in sorted(frames, reverse=True) for each in self._values_of(layer, frame, when)]
+        running = self._live_values(layer, when)
+        frames |= {each.timeframe for each in running}
+        # The running day is summed from all of its trades, so it is not asked for again with every timeframe.
+        live = running if layer is ContextLayer.L6_DAILY else None
+        found = [
+            each for frame in sorted(frames, reverse=True) for each in self._values_of(layer, frame, when, running=live)
+        ]
         return [each for each in found if each.value != NO_VALUE]
 
     def cleanup_expired_contexts(self) -> dict[ContextLayer, int]:
@@ -288,11 +293,20 @@ class ContextStore:
         return counts
 
     def _values_of(
-        self, layer: ContextLayer, timeframe: str, when: "_ReadLimit", *, key: str | None = None
+        self,
+        layer: ContextLayer,
+        timeframe: str,
+        when: "_ReadLimit",
+        *,
+        key: str | None = None,
+        running: Sequence[LayerValue] | None = None,
     ) -> list[LayerValue]:
         LAYER_SPECS[layer].period(timeframe)
         stored = self._conn.store.values(self._scope, layer, timeframe, seq=when.seq)
-        live = self._live_values(layer, when, timeframe=timeframe, key=key)
+        if running is None:
+            live = self._live_values(layer, when, timeframe=timeframe, key=key)
+        else:
+            live = [each for each in running if each.timeframe == timeframe]
         # A roll-up of the day that is running is as old as the trade that ended after it.
         keys = {each.key for each in live}
         return [*live, *(each for each in stored if each.origin != "rollup" or each.key not in keys)]

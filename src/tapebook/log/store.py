@@ -399,9 +399,12 @@ class Log:
         return self._read_events(stream, kinds, after=after, until=until)
 
     def _read_events(self, stream: Stream, kinds: Container[str] | None, *, after: int, until: int) -> Iterator[Event]:
+        # A stretch without any of the kinds may be long: the next look is at twice as many rows.
+        look = _PAGE
         while True:
             where = {"owner": stream.owner, "deployment": stream.deployment, "after": after, "until": until}
-            end = None if kinds is None else self._end_of_page_without(kinds, where)
+            end = None if kinds is None else self._end_of_page_without(kinds, where, page=look)
+            look = _PAGE if end is None else 2 * look
             rows = self._db.all(QUERIES.events, page=_PAGE, **where) if end is None else []
             is_last = len(rows) < _PAGE if end is None else end == until
             end = (until if is_last else rows[-1][0]) if end is None else end
@@ -416,12 +419,12 @@ class Log:
                 return
             after = end
 
-    def _end_of_page_without(self, kinds: Container[str], where: Mapping[str, Any]) -> int | None:
+    def _end_of_page_without(self, kinds: Container[str], where: Mapping[str, Any], *, page: int) -> int | None:
         """Where a page of rows ends that has none of some kinds; None when it has some, and has to be read."""
-        found = self._db.all(QUERIES.kinds_of_page, page=_PAGE, **where)
+        found = self._db.all(QUERIES.kinds_of_page, page=page, **where)
         if any(kind in kinds for kind, _, _ in found):
             return None
-        is_full = sum(count for _, count, _ in found) == _PAGE
+        is_full = sum(count for _, count, _ in found) == page
         return max(newest for _, _, newest in found) if is_full else int(where["until"])
 
     def event(self, stream: Stream, seq: int) -> Event | None:

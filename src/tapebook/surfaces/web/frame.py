@@ -175,9 +175,13 @@ async def choose_agent(frame: PageFrame, wanted: str, *, everybody: bool | None 
     return chosen
 
 
-def chart(options: Mapping[str, Any], label: str, *, size: str = "", opens: bool = False) -> ui.echart:
+class LazyChart(ui.echart, component="static/chart.js"):
+    """A chart that does not keep its page waiting for the library it is drawn with."""
+
+
+def chart(options: Mapping[str, Any], label: str, *, size: str = "", opens: bool = False) -> LazyChart:
     """A chart with words for those who do not see it; with `opens`, a mark leads to its page."""
-    made = ui.echart(dict(options), on_point_click=_follow if opens else None)
+    made = LazyChart(dict(options), on_point_click=_follow if opens else None)
     made.props["role"], made.props["aria-label"] = "img", label
     return made.classes(f"tb-chart {size}".strip())
 

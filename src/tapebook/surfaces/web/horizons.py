@@ -49,7 +49,7 @@ LAYERS = {"L1": "All time", "L2": "Year", "L3": "Quarter", "L4": "Month", "L5": 
 """The layers from the longest to this moment."""
 
 # As many trades of a day as somebody reads; the agent's page has all.
-_TRADES_SHOWN = 200
+_TRADES_SHOWN = 100
 _TRADES = [
     *(Cells("closed", "tb-fit"), Cells("symbol", "tb-fit"), Cells("side", "tb-fit"), Cells("entry", "num")),
     *(Cells("exit", "num"), Cells("net USD", "num"), Cells("exit reason", "long"), Cells("decisions", "tb-fit")),

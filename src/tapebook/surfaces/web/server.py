@@ -7,6 +7,7 @@ Outside text is shown as text (`markup.py`); a policy for the browser stands beh
 sent to, anywhere else.
 """
 
+import gc
 from importlib import resources
 
 import uvicorn
@@ -86,6 +87,9 @@ def create_page_app(book: Tapebook) -> FastAPI:
     """The application of the API with the pages on it, for this machine alone."""
     app = create_app(book)
     mount_pages(app, book)
+    # What is loaded by now stays: a collector that looks through all of it stops every page for a tenth of a second.
+    gc.collect()
+    gc.freeze()
     return app
 
 

@@ -31,7 +31,7 @@ _EVENTS = [
 _CHECKS = [Cells("check", "tb-fit"), Cells("state", "tb-fit"), Cells("detail", "long")]
 _TONES = {"failure": "bad", "missed": "warn", "refusal": "warn", "market": "warn", "desk": "warn", "fill": "good"}
 # `tapebook events` lists more.
-_SHOWN = 200
+_SHOWN = 100
 
 
 def register(book: Tapebook) -> None:
@@ -52,7 +52,7 @@ def register(book: Tapebook) -> None:
 
 async def _logs(frame: PageFrame, kind: str) -> None:
     # Of one kind there are few among the newest.
-    events = await frame.read(frame.book.events, most=5 * _SHOWN if kind else _SHOWN)
+    events = await frame.read(frame.book.events, most=10 * _SHOWN if kind else _SHOWN)
     # Only kinds that happened can be chosen.
     kinds = sorted({each["event"] for each in events})
     choices = [("all", "/logs", not kind)] + [(each, f"/logs?{query_of(kind=each)}", each == kind) for each in kinds]
