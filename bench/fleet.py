@@ -26,7 +26,7 @@ from tapebook.clock import ScaledClock
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle, FeatureRow
 from tapebook.home import make_home
 from tapebook.settings.config import FILE, TEMPLATE
@@ -39,6 +39,9 @@ SYMBOLS = [f"S{number:03d}" for number in range(20)]
 # Calls in flight of a worker whose engine answers later: few, so that workers wait for it and not for a processor.
 IN_FLIGHT = 4
 SLOW_SECONDS = 0.1
+# A slot is decided so long after it: by then all of its market is known, which takes some seconds of the same clock to
+# write. Workers whose clock was behind would find an empty market, and read it again as it comes in.
+LISTED_MS = 30 * SECOND
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -142,7 +145,7 @@ def work(home: Path, thinks: float) -> None:
         rooms.engine = lambda agent: slow  # type: ignore[method-assign]
     worker = Worker(rooms)
     for line in sys.stdin:
-        rooms.clock = rooms.log._clock = ScaledClock(int(line), speed=1.0)  # type: ignore[misc]
+        rooms.clock = rooms.log._clock = ScaledClock(int(line) + LISTED_MS, speed=1.0)  # type: ignore[misc]
         made, cpu = worker.made, time.process_time()
         # As a worker of a desk does: it waits when it has nothing in hand, and asks for no count before.
         while worker.turn() or rooms.work.counts_by_state():

@@ -25,8 +25,10 @@ _LARGE_PAGE = 16_384
 _MOST_PROBLEMS = 20
 # A checkpoint after so many bytes, however large a page is: seldom enough to be cheap, small enough to read past.
 _WAL_BYTES = 40_960_000
+# Pages in memory, in KiB. A cache grows with its file until it is full, in every process of a desk: a small one is full
+# soon, and what is not in it the system has. Whoever has a file for itself, as a backtest has, may use more.
+_CACHE_KIB, _CACHE_KIB_ALONE = 16_384, 65_536
 _PRAGMAS = """
-PRAGMA cache_size = -65536;
 PRAGMA temp_store = MEMORY;
 PRAGMA foreign_keys = ON;
 """
@@ -60,6 +62,7 @@ class SqliteDatabase:
                 self._connection.execute(f"PRAGMA page_size = {_LARGE_PAGE}").fetchall()
             self._use_wal()
         self._execute(_PRAGMAS)
+        self._execute(f"PRAGMA cache_size = -{_CACHE_KIB_ALONE if large_pages else _CACHE_KIB}")
         ((page_bytes,),) = self._execute("PRAGMA page_size")
         self._execute(f"PRAGMA wal_autocheckpoint = {_WAL_BYTES // page_bytes}")
         # FULL waits for the disk at every commit; NORMAL only at checkpoints and can lose the newest commits

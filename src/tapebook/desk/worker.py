@@ -190,7 +190,8 @@ class Worker:
             self._expire()
             self._take_tasks()
             self._begin()
-            self._conclude(wait_seconds)
+            # Nobody waits for an answer while there is room to ask for more.
+            self._conclude(0.0 if self._waiting and self._in_flight < self._most else wait_seconds)
             self._release()
             self._rooms.leases.heartbeat_if_due()
         except DatabaseAway:
