@@ -212,7 +212,6 @@ PURE_CACHES = {
 CACHES_TO_PASS_IN = {
     "context/assemble.py": {"market_section_caches", "packet_cache"},
     "context/memory_sections.py": {"_cached_cells"},
-    "experience/rows.py": {"_cached_joined_rows"},
     "tick/decide.py": {"_run_id_cache"},
     "tick/memory.py": {"_bar_features_cache", "_unscaled_regime_cache", "_feature_vector_cache", "_lessons_cache"},
     "tick/prepare.py": {"_regime_cache", "_history_features_cache"},

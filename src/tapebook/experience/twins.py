@@ -186,14 +186,15 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     move = divide_half_even((mark.mark_e8 - before.mark_e8) * E9, before.mark_e8)
     # Longs pay a positive rate at every full hour.
     move -= before.funding_e12 * (at // HOUR - twins.at // HOUR) // 1_000
-    gains, accounts, indebted = list[int](), list[TwinAccount](), -(twins.accounts[1].owed_e9 > 0)
+    gains, accounts = list[int](), list[TwinAccount]()
     for each in twins.accounts:
         target, owed = each.target_e4, each.owed_e9
         gain = target * move // FULL_E4 - owed
         if gain or owed:
-            each, indebted = TwinAccount(each.name, target, each.gain_e9 + gain, 0, each.changes), indebted + (owed > 0)
+            accounts.append(TwinAccount(each.name, target, each.gain_e9 + gain, 0, each.changes))
+        else:
+            accounts.append(each)
         gains.append(gain)
-        accounts.append(each)
     # The mean absolute move of a slot over the window, in which no single one counts more than four.
     size = abs(move)
     if twins.slots >= WARM_UP_SLOTS:
@@ -220,7 +221,7 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
             gains = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, accounts, strict=True)]
             mixed = sum(map(mul, both, gains)) // total
         # η z with fifteen digits: rates have six, gains and the scale nine each.
-        rate, share = learning_rate_e6(before), _shared_part(before, at - twins.at, indebted)
+        rate, share = learning_rate_e6(before), _shared_part(twins, at)
         rate_e15 = rate * E9
         factors, grown = [ONE + rate_e15 * gain // scale for gain in gains], ONE + rate_e15 * mixed // scale
         kept, earned = _share_out(awake, factors, grown, share)
@@ -306,9 +307,10 @@ def _towards_prior(share: int, prior: int, before: int, scale: int) -> int:
         return int(prior * (Decimal(share) / prior) ** (Decimal(before) / scale))
 
 
-def _shared_part(mark: SlotMark, passed: int, changed: int) -> int:
-    """The part of trust that is shared out again: by the time since a slot, and by how many changed their mind then."""
-    part = ONE * passed // (mark.window_days * DAY) + ONE * changed // mark.memory_size
+def _shared_part(before: SymbolTwins, at: int) -> int:
+    """The part of trust that is shared out again: by the time since the last slot, and by who changed its mind then."""
+    changed, mark = sum([each.owed_e9 > 0 for each in before.accounts[2:]]), before.mark
+    part = ONE * (at - before.at) // (mark.window_days * DAY) + ONE * changed // mark.memory_size
     return max(0, min(part, ONE // 4))
 
 
