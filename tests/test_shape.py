@@ -208,7 +208,6 @@ PURE_CACHES = {
 }
 # What still remembers the call before for the whole process instead of being passed in. This list only gets shorter.
 CACHES_TO_PASS_IN = {
-    "experience/rows.py": {"_cached_joined_rows"},
     "tick/memory.py": {"_bar_features_cache", "_unscaled_regime_cache", "_feature_vector_cache", "_lessons_cache"},
 }
 

@@ -4,11 +4,13 @@ import random
 import re
 
 from tapebook.domain.agent import ExperienceRow
+from tapebook.domain.cache import LastCall
 from tapebook.experience.records import Record, RecordKey, outcome_of, records_from_scratch
 from tapebook.experience.rows import (
     ExperienceQuery,
     bps_text,
     experience_rows,
+    joined_rows,
     old_similar_rows,
     rate_text,
     stable_rows,
@@ -108,12 +110,13 @@ def test_neighbours_in_another_order_say_the_same() -> None:
     random.Random(3).shuffle(places)
     sides, results = (tuple(column[place] for place in places) for column in (like.sides, like.results_ppm))
     turned = Neighbours(sides, results, like.least, like.searched, like.usual)
-    first = experience_rows(standing, similar=old_similar_rows(like), recent=NOTHING)
-    assert experience_rows(standing, similar=old_similar_rows(turned), recent=NOTHING) is first, (
+    join = LastCall(joined_rows)
+    first = experience_rows(standing, similar=old_similar_rows(like), recent=NOTHING, join=join)
+    assert experience_rows(standing, similar=old_similar_rows(turned), recent=NOTHING, join=join) is first, (
         "nothing new to be shown"
     )
     other = Neighbours(sides, (*results[1:], 7), like.least, like.searched, like.usual)
-    assert experience_rows(standing, similar=old_similar_rows(other), recent=NOTHING) != first
+    assert experience_rows(standing, similar=old_similar_rows(other), recent=NOTHING, join=join) != first
 
 
 def test_a_side_is_told_when_there_is_enough_of_it_and_not_alone() -> None:

@@ -28,7 +28,6 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
@@ -268,6 +267,7 @@ PRICE_FIELDS = len(RETURN_SPANS) + len(VOLATILITY_SPANS) + len(RANGE_SPANS)
 _STALE_PRICE = HOUR
 _PARKINSON = 4 * math.log(2)
 _RETURN_ROOTS = tuple(math.sqrt(span / HOUR) for span in RETURN_SPANS)
+_ROOT_24, _ROOT_168 = math.sqrt(24), math.sqrt(168)
 
 
 _BarFigures = tuple[int, int, int, int, int, float, float]
@@ -293,10 +293,6 @@ class _BarSums:
         # From the last to the first, each sum from there to the end; behind the last there is nothing.
         self.squares = [0.0, *accumulate(map(add, reversed(squares), reversed(self.jumps)))]
         self.squares.reverse()
-
-    def extremes(self, first: int) -> tuple[int, int]:
-        """The low and the high from a bar to the last."""
-        return min(self.lows[first:]), max(self.highs[first:])
 
 
 class _SlidingSums:
@@ -366,39 +362,43 @@ class LookbackFeatures:
         first = bisect_left(older.starts, start)
         if first < len(older.starts):
             begin, squares = older.starts[first], older.squares[first] - older.jumps[first] + recent.squares[0]
-            low, high = older.extremes(first)
+            low, high = min(older.lows[first:]), max(older.highs[first:])
             if recent.lows:
-                lowest, highest = recent.extremes(0)
-                low, high = min(low, lowest), max(high, highest)
+                low, high = min(low, *recent.lows), max(high, *recent.highs)
         else:
             first = bisect_left(recent.starts, start)
             if first == len(recent.starts):
                 return None
             begin, squares = recent.starts[first], recent.squares[first] - recent.jumps[first]
-            low, high = recent.extremes(first)
+            low, high = min(recent.lows[first:]), max(recent.highs[first:])
         covered = self.at - begin
         return (math.sqrt(squares * span / covered), low, high) if covered >= _LEAST_COVERED * span else None
 
     def fields(self) -> FeatureVector:
         """The price fields of a moment."""
-        windows = {span: self.window(span) for span in VOLATILITY_SPANS}
-        volatilities = [windows[span][0] if windows[span] else None for span in VOLATILITY_SPANS]  # type: ignore[index]
-        hour, _, day, week = volatilities
+        # Written out, since every half hour of every symbol asks for all of them.
+        price, windows = self.price_e8, [self.window(span) for span in VOLATILITY_SPANS]
+        hour, _, day, week = volatilities = [each[0] if each else None for each in windows]
         # The day's volatility is the steadier measure of what is usual; the hour's is noise on quiet markets.
-        hourly = day / math.sqrt(24) if day else hour or (week / math.sqrt(168) if week else None)
-        deviations = [
-            None if move is None or not hourly else move / (hourly * root)
-            for move, root in zip(map(self.log_return, RETURN_SPANS), _RETURN_ROOTS, strict=True)
-        ]
-        positions = [self._range_position(windows[span]) for span in RANGE_SPANS]
-        return tuple([_quantise(value) for value in (*deviations, *map(_logarithm, volatilities), *positions)])
-
-    def _range_position(self, window: tuple[float, int, int] | None) -> float | None:
-        if window is None:
-            return None
-        _, low, high = window
-        # A market that stood still is in the middle of its range.
-        return (self.price_e8 - low) / (high - low) if high > low else 0.5
+        hourly = day / _ROOT_24 if day else hour or (week / _ROOT_168 if week else None)
+        values: list[float | None] = []
+        for span, root in zip(RETURN_SPANS, _RETURN_ROOTS, strict=True):
+            move = self.log_return(span) if hourly else None
+            values.append(None if move is None or not hourly else move / (hourly * root))
+        values += [math.log(each) if each else None for each in volatilities]
+        for window in windows[1:]:
+            if window is None:
+                values.append(None)
+            else:
+                _, low, high = window
+                # A market that stood still is in the middle of its range.
+                values.append((price - low) / (high - low) if high > low else 0.5)
+        found = []
+        for value in values:
+            scaled = None if value is None else value * FEATURE_UNIT
+            ordinary = scaled is not None and -MOST_FEATURE <= scaled <= MOST_FEATURE
+            found.append(round(scaled) if ordinary and scaled is not None else _quantise(value))
+        return tuple(found)
 
 
 RawBars = tuple[tuple[Candle, ...], tuple[Candle, ...]]
@@ -421,22 +421,25 @@ class LookbackReader:
     """Reads the features of one symbol. A cache of what its last bars gave; other bars invalidate it."""
 
     def __init__(self) -> None:
-        self._older: LastCall[tuple[Candle, ...], _BarSums] = LastCall(_SlidingSums())
-        self._recent = _SlidingSums()
-        self._features: LastCall[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None] = LastCall(self._read)
+        self._slide_older, self._slide_recent = _SlidingSums(), _SlidingSums()
+        self._older: tuple[tuple[Candle, ...], _BarSums] | None = None
+        self._kept: tuple[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None] | None = None
 
     def __call__(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
         """The features of some bars, and the price fields; None when no bar has a price."""
-        return self._features(bars)
-
-    def _read(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
+        kept = self._kept
+        if kept is not None and (kept[0] is bars or kept[0] == bars):
+            return kept[1]
         # The older bars change once an hour, the recent ones four times.
-        older = self._older(bars.older)
-        recent = self._recent(bars.recent, bars.older[-1] if bars.older else None)
-        if not older.ends and not recent.ends:
-            return None
-        features = LookbackFeatures(older, recent)
-        return features, features.fields()
+        if self._older is None or self._older[0] != bars.older:
+            self._older = bars.older, self._slide_older(bars.older)
+        older, found = self._older[1], None
+        recent = self._slide_recent(bars.recent, bars.older[-1] if bars.older else None)
+        if older.ends or recent.ends:
+            features = LookbackFeatures(older, recent)
+            found = features, features.fields()
+        self._kept = bars, found
+        return found
 
 
 class SeenMoment(msgspec.Struct, frozen=True):
@@ -457,19 +460,6 @@ class SeenMoment(msgspec.Struct, frozen=True):
 
 MomentInputs = tuple[LookbackBars, AssetContext | SettledFunding | None, Liquidity | None]
 """What a moment comes from: bars, the newest rate of funding, the newest book."""
-
-
-class MomentReader:
-    """Reads the moments of one symbol. A cache of its last bars, which change when a quarter of an hour is over."""
-
-    def __init__(self) -> None:
-        self._read = LookbackReader()
-
-    def __call__(self, inputs: MomentInputs) -> SeenMoment | None:
-        """The moment of some bars and rates; None without bars."""
-        bars, funding, liquidity = inputs
-        found = self._read(bars)
-        return None if found is None else seen_moment(*found, funding, liquidity=liquidity)
 
 
 def seen_moment(

@@ -143,14 +143,15 @@ class MomentMemory(VectorIndex):
         # Nearest first, and of equals the one that joined first.
         keys = (distances << _ROW_BITS) + rows
         keys.sort()
-        rows = keys & _ROW_MASK
-        chosen, near = list[int](), set[int]()
-        for key, hour in zip(keys.tolist(), self._hours.take(rows).tolist(), strict=True):
-            if hour not in near:
-                chosen.append(key)
-                if len(chosen) == most:
-                    break
-                near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
+        chosen, near, hours = list[int](), set[int](), self._hours
+        # Twice as many as are wanted nearly always hold enough that are apart.
+        for some in (keys[: 2 * most], keys[2 * most :]):
+            for key, hour in zip(some.tolist(), hours.take(some & _ROW_MASK).tolist(), strict=True):
+                if hour not in near and len(chosen) < most:
+                    chosen.append(key)
+                    near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
+            if len(chosen) == most:
+                break
         found = []
         for key in chosen:
             symbol, at, moves = self._joined[key & _ROW_MASK]

@@ -4,14 +4,13 @@ Pure functions of records and of what is similar. Every rate and mean carries n 
 row is short enough that no packet cuts it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tapebook.domain.agent import ExperienceRow
-from tapebook.domain.cache import LastCall
 from tapebook.domain.estimate import Estimate, rate_estimate
 from tapebook.domain.instants import HOUR, minute_text
 from tapebook.experience.features import FeatureVector
@@ -152,22 +151,29 @@ def _span_text(span_ms: int) -> str:
     return f"{span_ms // HOUR} h"
 
 
-def experience_rows(
-    stable: StableRows, *, similar: tuple[ExperienceRow, ...], recent: Record
-) -> tuple[ExperienceRow, ...]:
+_RowGroups = tuple[StableRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]]
+"""Rows that hold until the next outcome, those of what is similar, and that of the recent past."""
+
+
+def joined_rows(groups: _RowGroups) -> tuple[ExperienceRow, ...]:
     """All rows of experience for a packet, the most important first."""
-    return _cached_joined_rows((stable, similar, record_rows(recent.name, recent)))
-
-
-def _joined_rows(
-    groups: tuple[StableRows, tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]],
-) -> tuple[ExperienceRow, ...]:
     stable, similar, recent = groups
     return (*stable.weights, *similar, *stable.here, *recent, *stable.rest)
 
 
-# The rows of before as long as they say the same: whoever shows them sees at once that nothing changed.
-_cached_joined_rows = LastCall(_joined_rows)
+def experience_rows(
+    stable: StableRows,
+    *,
+    similar: tuple[ExperienceRow, ...],
+    recent: Record,
+    join: Callable[[_RowGroups], tuple[ExperienceRow, ...]] = joined_rows,
+) -> tuple[ExperienceRow, ...]:
+    """All rows of experience for a packet.
+
+    `join` may be a cache of `joined_rows`: it gives the rows of before as long as they say the same, so that whoever
+    shows them sees at once that nothing changed.
+    """
+    return join((stable, similar, record_rows(recent.name, recent)))
 
 
 def bps_text(mean: Estimate) -> str:

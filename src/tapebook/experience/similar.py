@@ -70,11 +70,17 @@ class MomentNeighbours(msgspec.Struct, frozen=True):
 
     def move_estimates(self) -> tuple[MoveEstimate, ...]:
         """What the market did after them, one estimate for each span with two moves or more that are independent."""
-        found = []
-        for place, span in enumerate(MOVE_SPANS):
-            known = [(each.at, move) for each in self.moments if (move := each.moves_ppm[place]) is not None]
-            estimate = move_estimate([at for at, _ in known], [move for _, move in known], span=span)
-            found += [estimate] if estimate else []
+        found, starts = list[MoveEstimate](), [each.at for each in self.moments]
+        ordered = sorted(starts)
+        for span, moves in zip(MOVE_SPANS, zip(*[each.moves_ppm for each in self.moments], strict=True), strict=False):
+            if None in moves:
+                known = [(at, move) for at, move in zip(starts, moves, strict=True) if move is not None]
+                estimate = move_estimate([at for at, _ in known], [move for _, move in known], span=span)
+            else:
+                # In the order of time, which no sum here depends on: the next span need not sort them again.
+                estimate = move_estimate(ordered, moves, span=span)
+            if estimate is not None:
+                found.append(estimate)
         return tuple(found)
 
 

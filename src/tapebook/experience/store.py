@@ -34,17 +34,18 @@ from tapebook.experience.features import (
     ROW_BYTES,
     FeatureVector,
     Fit,
+    LookbackReader,
     MarketFeatures,
     MomentInputs,
-    MomentReader,
     RawBars,
     SeenMoment,
     cut_lookback,
     feature_vector_of,
     refit_due,
+    seen_moment,
     unpack_features,
 )
-from tapebook.experience.moment_notes import MomentNotes
+from tapebook.experience.moment_notes import MomentNotes, NewestMoment
 from tapebook.experience.records import (
     ALL,
     ASSET,
@@ -69,6 +70,7 @@ from tapebook.experience.rows import (
     PacketExperience,
     StableRows,
     experience_rows,
+    joined_rows,
     old_similar_rows,
     similar_experience,
     stable_rows,
@@ -200,8 +202,10 @@ class Experience:
         self.twins = TwinMemory(db, owner=owner)
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
-        self._readers: dict[str, LastCall[MomentInputs, SeenMoment | None]] = {}
+        self._readers: dict[str, LookbackReader] = {}
+        self._seen: dict[str, tuple[MomentInputs, SeenMoment | None]] = {}
         self._lookbacks: dict[str, LastCall[RawBars, LookbackBars]] = {}
+        self._join = LastCall(joined_rows)
 
     def learn(
         self, deployment: str, closed: Sequence[tuple[ClosedTrade, DecisionRun | None]], *, seq: int
@@ -364,11 +368,11 @@ class Experience:
         asked = (question.moment, question.held, question.regime, question.providers, recent, settings, noted)
         kept = records.told_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
-            found = self._cached_similar(records, question, seq=seq, settings=settings)
+            found = self._cached_similar(records, question, noted, seq=seq, settings=settings)
             # Weights of one each, before any outcome, would cost tokens to say nothing.
             stable = self._cached_stable_rows(records, question, settings) if records.seq else StableRows((), (), ())
             # Weights are those that the twins have earned, which follow the price.
-            rows = experience_rows(stable, similar=found.rows, recent=recent)[len(stable.weights) :]
+            rows = experience_rows(stable, similar=found.rows, recent=recent, join=self._join)[len(stable.weights) :]
             kept = records.told_by_symbol[question.symbol] = (
                 asked,
                 msgspec.structs.replace(found, rows=rows),
@@ -376,10 +380,15 @@ class Experience:
         return kept[1]
 
     def _cached_similar(
-        self, records: RecordsAsOf, question: ExperienceQuery, *, seq: int, settings: ExperienceSettings
+        self,
+        records: RecordsAsOf,
+        question: ExperienceQuery,
+        noted: NewestMoment | None,
+        *,
+        seq: int,
+        settings: ExperienceSettings,
     ) -> PacketExperience:
         """What is similar to a moment, kept for its symbol as long as nothing of it has changed."""
-        noted = self.moments.newest(records.deployment, seq=seq)
         if noted is None:
             return PacketExperience()
         asked = (question.moment, records.seq, settings, noted[2])
@@ -426,10 +435,15 @@ class Experience:
 
     def seen_moment(self, symbol: str, inputs: MomentInputs) -> SeenMoment | None:
         """The market as a decision sees it, from bars, the newest rate and the newest book; None without bars."""
-        read = self._readers.get(symbol)
-        if read is None:
-            read = self._readers[symbol] = LastCall(MomentReader())
-        return read(inputs)
+        kept = self._seen.get(symbol)
+        if kept is None or kept[0] != inputs:
+            bars, funding, liquidity = inputs
+            # Its own cache are the last bars, which change when a quarter of an hour is over.
+            read = self._readers.setdefault(symbol, LookbackReader())
+            found = read(bars)
+            seen = None if found is None else seen_moment(*found, funding, liquidity=liquidity)
+            kept = self._seen[symbol] = inputs, seen
+        return kept[1]
 
     def lookback_cutter(self, symbol: str) -> LastCall[RawBars, LookbackBars]:
         """What cuts the newest bars of a symbol to those of its moment; bars it was given last give the same again."""
@@ -460,9 +474,8 @@ class Experience:
         if kept is None or kept[0] != asked:
             company = None if reading is None else self._neighbours(records, reading, settings.neighbours)
             similar = old_similar_rows(company) if company else ()
-            rows = experience_rows(
-                self._cached_stable_rows(records, question, settings), similar=similar, recent=recent
-            )
+            stable = self._cached_stable_rows(records, question, settings)
+            rows = experience_rows(stable, similar=similar, recent=recent, join=self._join)
             kept = records.rows_by_symbol[question.symbol] = asked, rows
         return kept[1]
 

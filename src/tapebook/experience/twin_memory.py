@@ -12,7 +12,7 @@ import msgspec
 
 from tapebook.db import Database, Queries
 from tapebook.domain.instants import DAY
-from tapebook.domain.run import DecisionRun, SlotMark, Vote
+from tapebook.domain.run import DecisionRun, Vote
 from tapebook.experience.events import TwinsKept, draft
 from tapebook.experience.twins import MarkCache, SymbolTwins, twins_after
 from tapebook.log import Draft
@@ -69,10 +69,6 @@ class TwinMemory:
         known = self._known.get(run.deployment)
         if known is not None and known[0] == after:
             self._known[run.deployment] = seq, fold_run(known[1], run, cache=self.cache)
-
-    def mark_at_price(self, twins: SymbolTwins | None, at: int, mark: SlotMark) -> SymbolTwins | None:
-        """The twins at a later price, None before the first decision."""
-        return None if twins is None or at < twins.at else self.cache.mark(twins, at, mark)
 
     def draft_if_due(self, deployment: str, *, now: int, seq: int, runs: ReadRuns) -> list[Draft]:
         """The event that keeps the twins, once a day."""

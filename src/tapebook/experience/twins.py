@@ -186,15 +186,15 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     move = divide_half_even((mark.mark_e8 - before.mark_e8) * E9, before.mark_e8)
     # Longs pay a positive rate at every full hour.
     move -= before.funding_e12 * (at // HOUR - twins.at // HOUR) // 1_000
-    gains = [each.target_e4 * move // FULL_E4 - each.owed_e9 for each in twins.accounts]
-    accounts = tuple(
-        [
-            TwinAccount(each.name, each.target_e4, each.gain_e9 + gain, 0, each.changes)
-            if gain or each.owed_e9
-            else each
-            for each, gain in zip(twins.accounts, gains, strict=True)
-        ]
-    )
+    gains, accounts = list[int](), list[TwinAccount]()
+    for each in twins.accounts:
+        target, owed = each.target_e4, each.owed_e9
+        gain = target * move // FULL_E4 - owed
+        if gain or owed:
+            accounts.append(TwinAccount(each.name, target, each.gain_e9 + gain, 0, each.changes))
+        else:
+            accounts.append(each)
+        gains.append(gain)
     # The mean absolute move of a slot over the window, in which no single one counts more than four.
     size = abs(move)
     if twins.slots >= WARM_UP_SLOTS:
@@ -224,17 +224,17 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
         rate, share = learning_rate_e6(before), _shared_part(twins, at)
         rate_e15 = rate * E9
         factors, grown = [ONE + rate_e15 * gain // scale for gain in gains], ONE + rate_e15 * mixed // scale
-        kept, earned = _share_out(awake, factors, grown, share=share)
+        kept, earned = _share_out(awake, factors, grown, share)
         trust = trust | {"": kept}
         returned = _trust_cost_e9(scale, rate, earned, kept[0]) if kept[0] < earned else 0
         if tagged is not None:
-            trust[regime] = _share_out(tagged, factors, grown, share=share)[0]
+            trust[regime] = _share_out(tagged, factors, grown, share)[0]
     gain = held.target_e4 * move // FULL_E4 - held.owed_e9
     follower = TwinAccount(held.name, held.target_e4, held.gain_e9 + gain, 0, held.changes)
     missed = twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4
     sums = (twins.mix_e9 + whole, twins.returned_e9 + returned, twins.cut_e9 + whole - mixed)
     after = (slots, move_e9, scale, follower, missed, twins.wanted_e4, *sums)
-    marked = SymbolTwins(twins.symbol, at, mark, accounts, trust, asleep, *after)
+    marked = SymbolTwins(twins.symbol, at, mark, tuple(accounts), trust, asleep, *after)
     changed = slots >= WARM_UP_SLOTS and mark.rate_e4 != before.rate_e4
     return _begin_again(marked, learning_rate_e6(before)) if changed else marked
 
@@ -314,21 +314,24 @@ def _shared_part(before: SymbolTwins, at: int) -> int:
     return max(0, min(part, ONE // 4))
 
 
-def _share_out(row: Sequence[int], factors: Sequence[int], grown: int, *, share: int) -> tuple[tuple[int, ...], int]:
+def _share_out(row: Sequence[int], factors: Sequence[int], grown: int, share: int) -> tuple[tuple[int, ...], int]:
     """A row of trust after a slot: by what each earned, after sharing a part of all but cash, and after the cap of
     cash; and what cash had before that.
     """
-    cash, *others = [p * factor // grown or 1 for p, factor in zip(row, factors, strict=True)]
-    earned, rest, kept = cash, sum(others), ONE - share
-    most, given = (cash + rest) * MOST_CASH // ONE, rest * share // ONE
+    earned = [p * factor // grown or 1 for p, factor in zip(row, factors, strict=True)]
+    cash, whole, kept = earned[0], sum(earned), ONE - share
+    most, given = whole * MOST_CASH // ONE, (whole - cash) * share // ONE
     if cash > most:
         given, cash = given + cash - most, most
     # The priors of members are alike, and integers so large are slow to divide.
-    members = len(others) - 1
+    members = len(row) - 2
     to_each = (ONE - CASH_PRIOR - EQUAL_PRIOR) // max(1, members)
     free = EQUAL_PRIOR + to_each * members
-    to_equal, to_member = given * EQUAL_PRIOR // free, given * to_each // free
-    return (cash, others[0] * kept // ONE + to_equal, *[p * kept // ONE + to_member for p in others[1:]]), earned
+    to_member = given * to_each // free
+    shared = [p * kept // ONE + to_member for p in earned]
+    # These two have other priors than members; cash shares nothing.
+    shared[0], shared[1] = cash, shared[1] - to_member + given * EQUAL_PRIOR // free
+    return tuple(shared), earned[0]
 
 
 def _begin_again(twins: SymbolTwins, rate_e6: int) -> SymbolTwins:

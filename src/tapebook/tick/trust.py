@@ -57,9 +57,9 @@ def trust_for(
     known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id)).get(market.symbol)
     # What the next trade will cost is no part of what was earned, and the home's settings may change.
     mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
-    twins = memory.mark_at_price(known, market.as_of, mark) if mark else None
-    if twins is None:
+    if known is None or mark is None or market.as_of < known.at:
         return NO_TRUST, ()
+    twins = memory.cache.mark(known, market.as_of, mark)
     weights = memory.cache.weigh(twins, market.regime or UNKNOWN_REGIME)
     believed: tuple[int, ...] = ()
     if settings.calibrated_sizing is True:
