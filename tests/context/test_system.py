@@ -4,18 +4,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.assemble import FOOTER, LESSONS_CAP, LESSONS_HEADING, leash_text, lessons_text, system_segments
+from tapebook.context.assemble import (
+    FOOTER,
+    LESSONS_CAP,
+    LESSONS_HEADING,
+    leash_text,
+    lessons_text,
+    system_message,
+    system_segments,
+)
 from tapebook.domain.agent import AgentProfile, Lessons, RiskCaps
 from tapebook.domain.money import E6
+from tapebook.domain.packet import Segment
 from tapebook.domain.text import sanitise, sanitise_lines, text_tokens
 from tests.context.situations import HOSTILE, WORDS, profile
 
 TEXT = st.text(max_size=60)
 
 
+def segments_of(agent: AgentProfile, lessons: Lessons | None = None, *, symbol: str) -> tuple[Segment, ...]:
+    """The segments of the system message of an agent on a symbol."""
+    return system_message(system_segments(agent, lessons), symbol=symbol).segments
+
+
 def system_text(agent: AgentProfile) -> str:
     """The system message of an agent without lessons."""
-    return "\n\n".join(segment.text for segment in system_segments(agent, symbol="BTC"))
+    return "\n\n".join(segment.text for segment in segments_of(agent, symbol="BTC"))
 
 
 def test_segments_of_a_profile() -> None:
@@ -24,7 +38,7 @@ def test_segments_of_a_profile() -> None:
         avoid=("average down", "trade the open"),
         caps=RiskCaps(max_position_usd_e6=1_500 * E6, max_leverage=3, cooldown_ms=300_000),
     )
-    found = system_segments(agent, Lessons(("Entries after 20:00 lost 4 of 5.",), "x"), symbol="kPEPE")
+    found = segments_of(agent, Lessons(("Entries after 20:00 lost 4 of 5.",), "x"), symbol="kPEPE")
     assert [segment.name for segment in found] == ["header", "leash", "strategy", "lessons", "footer"]
     texts = {segment.name: segment.text for segment in found}
     assert texts["header"].startswith("You are btc-5m, a trading agent")
@@ -43,13 +57,13 @@ def test_segments_of_a_profile() -> None:
 
 
 def test_answer_template_names_the_symbol_of_the_packet() -> None:
-    (footer,) = (each.text for each in system_segments(profile(), symbol="kPEPE") if each.name == "footer")
+    (footer,) = (each.text for each in segments_of(profile(), symbol="kPEPE") if each.name == "footer")
     assert '"symbol":"kPEPE"' in footer and "BTC" not in footer
 
 
 def test_segment_with_nothing_to_say_is_absent() -> None:
     for lessons in (None, Lessons((), "x")):
-        assert [each.name for each in system_segments(profile(), lessons, symbol="BTC")] == [
+        assert [each.name for each in segments_of(profile(), lessons, symbol="BTC")] == [
             "header",
             "leash",
             "footer",

@@ -14,6 +14,7 @@
 
 from hashlib import sha256
 from math import isfinite
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -69,29 +70,36 @@ class SystemMessage(msgspec.Struct, frozen=True):
     content: bytes
 
 
-def system_message(
-    agent: AgentProfile, lessons: Lessons | None, *, symbol: str, renderer: int = CURRENT_RENDERER
-) -> SystemMessage:
-    """The system message of an agent."""
-    parts = system_segments(agent, lessons, symbol=symbol, renderer=renderer)
-    text = "\n\n".join(part.text for part in parts)
-    # Lessons stand in the system message, but what they cost is taken from the budget of the memory.
-    learned = sum(text_tokens(part.text) for part in parts if part.name == "lessons")
-    return SystemMessage(text, parts, text_tokens(text), learned, canonical_json(text))
+def system_message(segments: tuple[Segment, ...], *, symbol: str, renderer: int = CURRENT_RENDERER) -> SystemMessage:
+    """The system message of an agent on a symbol, of the segments that are the same for all its symbols."""
+    # The footer alone names the symbol.
+    write_symbol = _OLD_WRITERS[renderer][1] if renderer in _OLD_WRITERS else symbol_text
+    *before, footer = segments
+    segments = (*before, Segment(footer.name, footer.text.replace("SYMBOL", write_symbol(symbol))))
+    texts, tokens, learned = list[str](), 0, 0
+    for each in segments:
+        cost = text_tokens(each.text)
+        texts.append(each.text)
+        # An empty line stands before every segment but the first.
+        tokens += cost + 1
+        # Lessons stand in the system message, but what they cost is taken from the budget of the memory.
+        learned += cost if each.name == "lessons" else 0
+    text = "\n\n".join(texts)
+    return SystemMessage(text, segments, tokens - 1, learned, canonical_json(text))
 
 
 def system_segments(
-    agent: AgentProfile, lessons: Lessons | None = None, *, symbol: str, renderer: int = CURRENT_RENDERER
+    agent: AgentProfile, lessons: Lessons | None = None, *, renderer: int = CURRENT_RENDERER
 ) -> tuple[Segment, ...]:
-    """The parts of the system message; one with nothing to say is absent."""
-    words, name, footer = _OLD_WRITERS.get(renderer, (plain_line, symbol_text, FOOTER))
+    """The parts of the system message; one with nothing to say is absent. The footer has no symbol yet."""
+    words, _, footer = _OLD_WRITERS.get(renderer, (plain_line, symbol_text, FOOTER))
     profile = sanitised_profile(agent) if version_of(renderer).sanitised else agent
     texts = {
         "header": HEADER.format(name=profile.name),
         "leash": leash_text(profile),
         "strategy": f"Strategy:\n{profile.strategy}" if profile.strategy else "",
         "lessons": lessons_text(lessons, words=words) if lessons else "",
-        "footer": footer.replace("SYMBOL", name(symbol)),
+        "footer": footer,
     }
     return tuple(Segment(name, text) for name, text in texts.items() if text)
 
@@ -191,17 +199,22 @@ class MarketSections:
     """What depends on the market alone, as it was for the market before: the sections, and the prices of the bars."""
 
     def __init__(self, renderer: int) -> None:
-        self.sections = tuple(SectionCache(layout) for layout in RENDERER_SECTIONS[renderer][0])
+        bars, market = RENDERER_SECTIONS[renderer][0]
+        self.bars, self.market = SectionCache(bars), SectionCache(market)
         self.bar_prices: tuple[tuple[Candle, ...], BarPrices] = ((), BarPrices())
 
 
+_SystemInputs = tuple[AgentProfile, Lessons | None]
+
+
 class OwnSections:
-    """What is an agent's own on a symbol, as it was in the packet before: the system message, and the sections."""
+    """What is an agent's own, as it was in the packet before: the system message of each symbol, and the sections."""
 
     def __init__(self, context: ContextProfile, renderer: int) -> None:
         rooms = context.rooms
         self.shows_lessons = "lessons" in rooms
-        self.system: tuple[tuple[AgentProfile, Lessons | None], SystemMessage] | None = None
+        # What the system message was written of, its segments, and the whole message by symbol.
+        self.system: tuple[_SystemInputs | None, tuple[Segment, ...], dict[str, SystemMessage]] = (None, (), {})
         portfolio, *own = RENDERER_SECTIONS[renderer][1]
         shown = [layout for layout in own if not layout.memory or ROOM_OF_SECTION[layout.name] in rooms]
         panels = {layout.name: SectionCache(layout) for layout in shown}
@@ -213,22 +226,22 @@ class PacketCaches:
     """Sections as they were rendered last: packets that follow one another mostly show the same.
 
     Agents that look at the same bars of a symbol share the sections of its market; a deployment has its own sections
-    of each symbol, and its shadow, which has another context, has others. A section is invalidated by what it looks
-    at, its title or its cap (`SectionCache`), the system message by the agent's profile and its lessons: packets are
-    the same with and without the caches. Beyond `most` symbols or deployments all are forgotten. Several threads may
-    share the caches, since what is kept is replaced at once.
+    for all its symbols, since most do not depend on the symbol, and its shadow, which has another context, has others.
+    A section is invalidated by what it looks at, its title or its cap (`SectionCache`), the system messages by the
+    agent's profile and its lessons: packets are the same with and without the caches. Beyond `most` markets or
+    deployments all are forgotten. Several threads may share the caches, since what is kept is replaced at once.
     """
 
     def __init__(self, most: int = 512) -> None:
         self._most = most
         self.markets: dict[tuple[str, int, int, int], MarketSections] = {}
-        self.own: dict[tuple[str, str, ContextProfile, int], OwnSections] = {}
+        self.own: dict[tuple[str, ContextProfile, int], OwnSections] = {}
 
     def sections_of(self, situation: Situation) -> tuple[MarketSections, OwnSections]:
         """What is kept for packets such as that of a situation."""
         market, renderer, deployment = situation.market, situation.renderer, situation.deployment
         key = (market.symbol, market.bar_minutes, len(market.bars), renderer)
-        own_key = (deployment.id, market.symbol, deployment.agent.context, renderer)
+        own_key = (deployment.id, deployment.agent.context, renderer)
         shared, own = self.markets.get(key), self.own.get(own_key)
         if shared is None or own is None:
             for kept in (self.markets, self.own):
@@ -244,12 +257,15 @@ def assemble_packet(situation: Situation, caches: PacketCaches | None = None) ->
     market, agent, renderer = situation.market, situation.deployment.agent, situation.renderer
     shared, own = (caches or PacketCaches()).sections_of(situation)
     asked = (agent, situation.lessons if own.shows_lessons else None)
-    kept = own.system
-    if kept is None or kept[0] != asked:
-        kept = own.system = asked, system_message(*asked, symbol=market.symbol, renderer=renderer)
-    system, account = kept[1], market_sections.look_at_portfolio(situation)
+    written_for, segments, systems = own.system
+    if written_for != asked:
+        own.system = _, segments, systems = asked, system_segments(*asked, renderer=renderer), {}
+    system = systems.get(market.symbol)
+    if system is None:
+        system = systems[market.symbol] = system_message(segments, symbol=market.symbol, renderer=renderer)
+    account = market_sections.look_at_portfolio(situation)
     texts, sections, contents, section_tokens = list[str](), list[Section](), list[bytes](), dict[str, int]()
-    drawn = [shared.sections[0].render(market), shared.sections[1].render(market)]
+    drawn = [shared.bars.render(market), shared.market.render(market)]
     for each in drawn + _render_own_sections(situation, account, own, room=MEMORY_CAP - system.lessons_tokens):
         if each is not None:
             texts.append(each.text)
@@ -360,5 +376,5 @@ def bar_prices(bars: tuple[Candle, ...]) -> BarPrices:
     """Bars as columns of prices; none without a bar."""
     if not bars:
         return BarPrices()
-    highs, lows, closes = zip(*[(bar.high_e8, bar.low_e8, bar.close_e8) for bar in bars], strict=True)
+    highs, lows, closes = zip(*map(attrgetter("high_e8", "low_e8", "close_e8"), bars), strict=True)
     return BarPrices(highs, lows, closes, bars[-1].bucket_ts)

@@ -66,7 +66,9 @@ def bar_rows(bars: tuple[Candle, ...]) -> Rows:
             when = _bar_time(bar.bucket_ts, bar.granularity_sec // 60)
         volume = f"{bar.volume_base + 0.0:.3g}"
         if "e" in volume:
-            volume = three_digits_text(bar.volume_base)
+            # Of a thousand and more, three digits and zeros: what `three_digits_text` says, for most volumes.
+            large = 1_000 <= bar.volume_base < 1e15
+            volume = f"{float(volume):.0f}" if large else three_digits_text(bar.volume_base)
         rows.append((when, short_price(bar.high_e8), short_price(bar.low_e8), short_price(bar.close_e8), volume))
     return tuple(rows)
 

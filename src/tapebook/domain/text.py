@@ -217,7 +217,7 @@ def line_tokens(line: str) -> int:
 
 def text_tokens(text: str) -> int:
     """The estimate for a text."""
-    return sum(line_tokens(line) for line in text.split("\n"))
+    return sum(map(line_tokens, text.split("\n")))
 
 
 def truncate_to_tokens(line: str, tokens: int) -> str:
