@@ -16,10 +16,9 @@ could change them is written: tables are written by events alone. A single write
 log knows them up to the head it read last (`Log.last_change_seq`), and what is asked beyond that is read again. Whoever
 changes rows without an event must open the home anew.
 
-A clock that was ahead and was set right would hold `known_at` ahead for as long as it was wrong, and everything
-written meanwhile would look unknown. So a clock that is behind the newest `known_at` by more than `TOLERATED_MS`
-counts as set back, and `known_at` goes back with it, once, behind an event (`clock.set_back`) that says so;
-`verify` accepts no other step back. Smaller steps are bridged.
+A clock that was ahead and was set right would hold `known_at` ahead for as long as it was wrong. So a clock that is
+behind the newest `known_at` by more than `TOLERATED_MS` counts as set back, and `known_at` goes back with it, once,
+behind an event that says so (`ClockSetBack`); `verify` accepts no other step back. Smaller steps are bridged.
 """
 
 from collections import Counter
