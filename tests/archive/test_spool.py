@@ -122,6 +122,13 @@ def test_content_waits_in_a_segment_until_it_is_packed(spooled: SpooledArchive, 
     assert spooled.keys("sha256/") == sorted(moody.contents()) and spooled.get(content_key(b"three")) is None
 
 
+def test_content_stored_long_ago_keeps_its_key_when_newer_content_pushes_it_out(spooled: SpooledArchive) -> None:
+    spooled.store_contents([b"a reply that many decisions share"])
+    for number in range(600):
+        kept = spooled.store_contents([b"packet %d" % number, b"a reply that many decisions share"])
+        assert all(each.key for each in kept)
+
+
 def test_what_was_stored_is_not_stored_again(spooled: SpooledArchive) -> None:
     for _ in range(50):
         spooled.store_content(b"hold")

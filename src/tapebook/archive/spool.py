@@ -459,10 +459,12 @@ class SpooledArchive:
             problem = problem if _error_of(partial(self._archive.create_all, new)) else None
         if problem is None:
             self._stored_cache.update(dict.fromkeys(new))
-            # Those of this very call stay: they are about to be looked up.
-            while len(self._stored_cache) > max(_CACHED_KEYS, len(new)):
-                del self._stored_cache[next(iter(self._stored_cache))]
-        return [StoredContent(key) if key in self._stored_cache else StoredContent(None, problem) for key, _ in objects]
+        # Before the oldest keys go: one of them may be asked for in this very call.
+        known = self._stored_cache
+        found = [StoredContent(key) if key in known else StoredContent(None, problem) for key, _ in objects]
+        while len(self._stored_cache) > _CACHED_KEYS:
+            del self._stored_cache[next(iter(self._stored_cache))]
+        return found
 
     def store_content_or_raise(self, content: bytes) -> str:
         """The key of content that is kept from now on, in the archive or in the spool; raises when it is in neither."""
