@@ -122,6 +122,13 @@ def test_content_waits_in_a_segment_until_it_is_packed(spooled: SpooledArchive, 
     assert spooled.keys("sha256/") == sorted(moody.contents()) and spooled.get(content_key(b"three")) is None
 
 
+def test_content_stored_long_ago_keeps_its_key_when_newer_content_pushes_it_out(spooled: SpooledArchive) -> None:
+    spooled.store_contents([b"a reply that many decisions share"])
+    for number in range(600):
+        kept = spooled.store_contents([b"packet %d" % number, b"a reply that many decisions share"])
+        assert all(each.key for each in kept)
+
+
 def test_what_was_stored_is_not_stored_again(spooled: SpooledArchive) -> None:
     for _ in range(50):
         spooled.store_content(b"hold")
@@ -244,7 +251,7 @@ def test_what_is_damaged_in_the_spool_stays_and_hinders_nobody(
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 255))
-def test_no_altered_byte_of_a_segment_goes_unnoticed(
+def test_no_byte_of_a_segment_is_altered_unnoticed_where_it_means_something(
     tmp_path_factory: pytest.TempPathFactory, place: int, change: int
 ) -> None:
     folder, moody = tmp_path_factory.mktemp("spool"), Moody()
@@ -256,12 +263,27 @@ def test_no_altered_byte_of_a_segment_goes_unnoticed(
     content[place % len(content)] ^= change
     segment.write_bytes(content)
     other = SpooledArchive(moody, folder)
-    assert list(other.check(ArchiveReference(key, "a run") for key in contents))
+    if not list(other.check(ArchiveReference(key, "a run") for key in contents)):
+        # Some bits of a zlib stream mean nothing, such as the level in its header: then all content is whole.
+        assert {key: other.get(key) for key in contents} == contents
+        return
     for key, text in contents.items():
         try:
             assert other.get(key) in (text, None)
         except Damaged:
             continue
+
+
+def test_an_altered_level_in_the_header_of_a_zlib_stream_is_no_damage(tmp_path: Path) -> None:
+    spooled, text = SpooledArchive(Moody(), tmp_path), b"one" * 40
+    key = spooled.store_content_or_raise(text)
+    spooled.close()
+    (segment,) = segment_files(tmp_path)
+    content = segment.read_bytes()
+    assert content.count(b"\x78\x01") == 1
+    segment.write_bytes(content.replace(b"\x78\x01", b"\x78\x5e"))
+    other = SpooledArchive(Moody(), tmp_path)
+    assert other.get(key) == text and not list(other.check([ArchiveReference(key, "a run")]))
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -458,12 +458,12 @@ class SpooledArchive:
             problem = problem if _error_of(partial(self._archive.create_all, new)) else None
         if problem is None:
             self._stored_cache.update(dict.fromkeys(new))
-            # Those of this very call stay: they are about to be looked up.
-            while len(self._stored_cache) > max(_CACHED_KEYS, len(new)):
-                del self._stored_cache[next(iter(self._stored_cache))]
+        # Before the oldest keys go: one of them may be asked for in this very call.
         stored = []
         for key in keys:
             stored.append(StoredContent(key) if key in self._stored_cache else StoredContent(None, problem))
+        while len(self._stored_cache) > _CACHED_KEYS:
+            del self._stored_cache[next(iter(self._stored_cache))]
         return stored
 
     def store_content_or_raise(self, content: bytes) -> str:
