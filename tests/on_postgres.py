@@ -72,7 +72,7 @@ class ServerStore:
         return self._keep(_CONNECT(self._url_of(schema), **terms))
 
     def remove_tree(self, folder: Any, *rest: Any, **how: Any) -> None:
-        """Clears a folder away, and with it the schemas of the homes in it: else the next home there would have them."""
+        """Clears a folder away with the schemas of the homes in it: else the next home there would have them."""
         gone = [name for name, path in self._schemas.items() if path.is_relative_to(Path(folder).resolve())]
         if gone:
             # A run that was ended inside a transaction still locks its tables.
