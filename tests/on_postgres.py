@@ -3,7 +3,8 @@
 Each home that a test opens in this process gets a schema of its own for each of its two databases, by the path of the
 file that it would have; a schema is dropped after its test. A test that opens such a file by its path gets the
 database on the server. Backtests keep their files, as they do beside a home on a server, and so do homes that were made
-before the test, such as those of older versions.
+before the test, such as those of older versions, and homes whose settings name a server of their own. Schemas of a home
+that a test clears away are dropped with its folder.
 
 What is about a file of SQLite is marked so (`@pytest.mark.sqlite_file("why")`). What hands its home to another process
 is skipped and says so: processes are tested on both stores by tests of their own
@@ -14,6 +15,7 @@ import asyncio
 import multiprocessing.process
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,11 +32,13 @@ from tapebook import wiring
 from tapebook.db import Database, connect
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import HomeError
+from tapebook.settings.config import load_config
 
 STORE = os.environ.get("TAPEBOOK_STORE", "")
 _PROCESS = "TAPEBOOK_STORE: hands its home to another process"
 _FILE = "TAPEBOOK_STORE: looks into the file of a database"
 _CONNECT = connect
+_REMOVE_TREE = shutil.rmtree
 
 
 class ServerStore:
@@ -44,18 +48,18 @@ class ServerStore:
         self._url = url
         # A test may fork, and what ends in the child is none of its schemas.
         self._process = os.getpid()
-        self._schemas: set[str] = set()
+        self._schemas: dict[str, Path] = {}
         self._opened: list[Database] = []
         self._open = wiring._open_database
 
     def open_database(self, home: Path, place: str, packages: tuple[str, ...], **how: Any) -> Database:
         """Opens a database of a home on the server; a file that is there already is opened as it is."""
         path = (home / place).resolve()
-        if "://" in place or how.get("large_pages") or path.exists():
+        if "://" in place or how.get("large_pages") or path.exists() or "://" in load_config(home, {}).store.book:
             return self._open(home, place, packages, **how)
         schema = _schema_of(path)
         if schema not in self._schemas:
-            self._schemas.add(schema)
+            self._schemas[schema] = path
             self._admin(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
         return self._keep(self._open(home, self._url_of(schema), packages, **how))
 
@@ -66,6 +70,18 @@ class ServerStore:
             return _CONNECT(place, **how)
         terms = {name: value for name, value in how.items() if name in ("durable", "read_only")}
         return self._keep(_CONNECT(self._url_of(schema), **terms))
+
+    def remove_tree(self, folder: Any, *rest: Any, **how: Any) -> None:
+        """Clears a folder away with the schemas of the homes in it: else the next home there would have them."""
+        gone = [name for name, path in self._schemas.items() if path.is_relative_to(Path(folder).resolve())]
+        if gone:
+            # A run that was ended inside a transaction still locks its tables.
+            for each in self._opened:
+                each.close()
+        for schema in gone:
+            self._admin(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+            del self._schemas[schema]
+        _REMOVE_TREE(folder, *rest, **how)
 
     def close(self) -> None:
         """Drops them; a test that leaves its home to the garbage collector leaves its connections too."""
@@ -119,6 +135,7 @@ def homes_on_server() -> Iterator[None]:
         patch.setattr(wiring, "_open_database", store.open_database)
         for module in _TESTS_THAT_CONNECT:
             patch.setattr(module, "connect", store.connect)
+        patch.setattr(shutil, "rmtree", store.remove_tree)
         patch.setattr(subprocess, "Popen", SkippingPopen)
         patch.setattr(asyncio, "create_subprocess_exec", _skip_process)
         patch.setattr(multiprocessing.process.BaseProcess, "start", _skip_process)

@@ -24,7 +24,7 @@ def test_settings_are_those_we_ask_for(tmp_path: Path, durable: bool, synchronou
     with closing(connect(str(tmp_path / "a.db"), durable=durable)) as db:
         assert setting(db, "journal_mode") == "wal"
         assert setting(db, "wal_autocheckpoint") == 10_000
-        assert setting(db, "cache_size") == -65_536
+        assert setting(db, "cache_size") == -16_384
         assert setting(db, "temp_store") == 2
         assert setting(db, "foreign_keys") == 1
         assert setting(db, "synchronous") == synchronous

@@ -124,6 +124,7 @@ def archived_before(mirror: Path) -> Iterator[tuple[str, bytes]]:
         yield key, archive.get(key) or b""
 
 
+@pytest.mark.sqlite_file("loses the file of the tape")
 def test_rows_that_had_not_left_are_named_as_lost_and_commits_go_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     tapebook.demo(home, seconds=1)

@@ -3,6 +3,7 @@
 A copy of a home with its book on a server is a copy of the folder and of the database.
 """
 
+import os
 import re
 import secrets
 import shutil
@@ -19,7 +20,8 @@ class Stage:
 
     def __init__(self, place: Path, dsn: str = "") -> None:
         self.place = place
-        self.dsn = dsn
+        # Where all tests run on a server, homes that are copied have their books there too: a database has a copy.
+        self.dsn = dsn or os.environ.get("TAPEBOOK_STORE", "")
 
     def make(self, name: str) -> Path:
         """A new home without anything in it."""
@@ -40,7 +42,8 @@ class Stage:
 
     def remove(self, home: Path) -> None:
         """Clears a home away."""
-        if self.dsn:
+        # One that was not made here has its book where its own settings say.
+        if self.dsn and "://" in load_config(home, {}).store.book:
             self._admin(f'DROP DATABASE "{_database(home)}" WITH (FORCE)')
         shutil.rmtree(home)
 

@@ -56,7 +56,6 @@ EVERY = [pytest.param(kind, every, marks=pytest.mark.soak) for kind in KINDS]
 NORMAL = [("opens", some(6)), ("turns", some(3)), ("closes", some(3))]
 
 
-@pytest.mark.sqlite_file("puts a home back by its files; each kind of home is tested on a server in `make test`")
 @pytest.mark.parametrize(("kind", "points"), [*NORMAL, *EVERY])
 def test_ended_before_every_act_of_a_tick_with_an_order(kind: str, points: Points, recorded: Path, place: Path) -> None:
     acts = end_everywhere(moment(recorded, kind), Stage(place), points=points)
@@ -72,7 +71,6 @@ def test_ended_before_every_act_of_the_first_start(points: Points, place: Path) 
         assert word in written, f"{word} is no act of a start any more: where is it done?"
 
 
-@pytest.mark.sqlite_file("puts a home back by its files; each kind of home is tested on a server in `make test`")
 @pytest.mark.parametrize("most", [2, pytest.param(16, marks=pytest.mark.soak)])
 def test_ended_on_the_way_of_the_first_start_of_a_demo(most: int, place: Path) -> None:
     compare_ends(start_demo, Stage(place), points=some(most))
@@ -106,7 +104,6 @@ def test_killed_by_the_system_at_evenly_spread_acts(
     stage.clear()
 
 
-@pytest.mark.sqlite_file("puts a home back by its files; each kind of home is tested on a server in `make test`")
 @pytest.mark.parametrize(
     ("hands", "store", "kind", "most"),
     [
