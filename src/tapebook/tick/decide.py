@@ -22,7 +22,7 @@ from tapebook.decision import (
     Limits,
     Move,
     ReplyRefusal,
-    claims_figures,
+    claimed_figures,
     judge_actions,
     move_of_order,
     parse_reply,
@@ -351,7 +351,10 @@ def evaluate_reply(answer: EngineAnswer, packet: Callable[[], Packet], limits: L
     if any([action.cites for action in actions]):
         limits = msgspec.structs.replace(limits, citations=packet().citation_ids)
     verdicts = judge_actions(actions, limits)
-    flags = [unexplained_numbers(action, packet()) if claims_figures(action) else () for action in actions]
+    flags = list[tuple[str, ...]]()
+    for action in actions:
+        claimed = claimed_figures(action)
+        flags.append(unexplained_numbers(action, packet(), claimed) if claimed else ())
     if any(flags):
         verdicts = tuple(
             msgspec.structs.replace(each, flags=found) for each, found in zip(verdicts, flags, strict=True)
