@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapebook.decision.reply import _figures_in, _numbers_in, unexplained_numbers
+from tapebook.decision.guard import claimed_figures, figures_in, numbers_in, unexplained_numbers
 from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
@@ -20,7 +20,7 @@ entry 64,000  stop 63,000  RSI 41.7
 def flags(reason: str, text: str = TEXT) -> tuple[str, ...]:
     packet = Packet("a", "BTC", 0, 1, "max position 2000", text, (), 0, {}, "", "")
     action = Action("open", "BTC", "long", 250 * E6, 3, "limit", 65_100 * E8, 6_400, reason)
-    return unexplained_numbers(action, packet)
+    return unexplained_numbers(action, packet, claimed_figures(action))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ PIECES = st.sampled_from(["1.5", "65,200", "\n", "\n", " ", "%", "k", "bps", "B"
 @example("1.5\n% of it")
 @example("1.5\nk and 2.5\nkg")
 def test_numbers_line_by_line_are_those_of_the_whole(text: str) -> None:
-    assert _numbers_in(text) == {figure.value for figure in _figures_in(text)}
+    assert numbers_in(text) == {figure.value for figure in figures_in(text)}
 
 
 @given(st.text(max_size=240))
@@ -90,4 +90,4 @@ def test_any_reason_is_read(reason: str) -> None:
 
 @given(st.text().filter(lambda reason: not re.search(r"\d", reason)))
 def test_a_reason_without_a_digit_has_no_number(reason: str) -> None:
-    assert list(_figures_in(reason)) == [] == list(flags(reason))
+    assert list(figures_in(reason)) == [] == list(flags(reason))

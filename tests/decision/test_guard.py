@@ -12,8 +12,8 @@ from tapebook.book.events import orders_for_actions
 from tapebook.decision.guard import (
     RULES,
     Limits,
+    ProposedOrder,
     _first_objection,
-    _proposed_order,
     gate_order,
     judge_actions,
     move_of_order,
@@ -191,7 +191,7 @@ def test_every_action_gets_a_verdict(proposed: list[Action], held: int) -> None:
 def test_a_hold_is_refused_by_two_rules_or_by_none(symbol: str, cites: list[str], known: dict[str, Any]) -> None:
     """Whatever the account, what all rules say of a hold is what the two say that it is asked by."""
     hold, account = action("hold", symbol=symbol, cites=tuple(cites)), limits(**known)
-    plain = _first_objection(RULES, _proposed_order(hold, account), account)
+    plain = _first_objection(RULES, ProposedOrder(hold.action, hold.symbol, None, hold.side, hold.cites), account)
     assert judge_actions([hold], account) == (plain,)
 
 

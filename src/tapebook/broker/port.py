@@ -1,6 +1,7 @@
 """What a broker offers, what it must be told of an account, and what it may ask of the market."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, Protocol
 
 import msgspec
@@ -14,8 +15,10 @@ from tapebook.domain.position import Portfolio, Position
 BROKERS_FOLDER = "tapebook.broker.brokers"
 
 
+@lru_cache(maxsize=64)
 def trades_elsewhere(name: str) -> bool:
     """Whether agents at the broker of that name decide and trade by themselves: its module says `ELSEWHERE`."""
+    # Cached, since a module says the same for as long as the process runs, and every tick asks.
     return hasattr(plug.load(BROKERS_FOLDER, name), "ELSEWHERE")
 
 

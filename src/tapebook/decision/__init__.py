@@ -5,9 +5,17 @@ gives:  actions with verdicts; problems are values, not exceptions
 never:  places orders, retrieves anything, changes a rule because a text says so
 """
 
-from tapebook.decision.guard import Limits, Move, gate_order, judge_actions, move_of_order
+from tapebook.decision.guard import (
+    Limits,
+    Move,
+    claimed_figures,
+    gate_order,
+    judge_actions,
+    move_of_order,
+    unexplained_numbers,
+)
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, make_engine, reads_facts_alone
-from tapebook.decision.reply import Reply, ReplyRefusal, claims_figures, parse_reply, unexplained_numbers
+from tapebook.decision.reply import Reply, ReplyRefusal, parse_reply
 
 __all__ = [
     "Engine",
@@ -17,7 +25,7 @@ __all__ = [
     "Move",
     "Reply",
     "ReplyRefusal",
-    "claims_figures",
+    "claimed_figures",
     "gate_order",
     "has_members",
     "judge_actions",

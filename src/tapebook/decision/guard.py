@@ -25,15 +25,26 @@ A position may always be made smaller: caps, losses, cooldowns and margin only l
 may be filled in any order, or not at all, so a cap is kept only if the worst case keeps it (`Limits.worst_usd_e6`):
 every figure of `Limits` is the most that can come of something. Every action is weighed against what is held now,
 so one of a reply may trade: a second could take the position past a cap that each of them keeps.
+
+Beside the rules, `unexplained_numbers` lists the numbers of a reason that neither the packet, nor the action itself,
+nor simple arithmetic on them explains. A number counts as explained when it is one of the packet's within the rounding
+it is written with, or the difference, the share or the change in percent (or basis points) between two of them. Small
+whole numbers are counts ("3 of 5 bars") and pass. With hundreds of numbers to combine, a made-up one can pass by
+chance; a flagged one is made up, or computed in a way that a reader should see. It refuses nothing.
 """
 
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
+from tapebook.domain.money import E6, E8, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
+from tapebook.domain.packet import Packet
 from tapebook.domain.position import Portfolio, Position, only_reduces, signed_size_e8
 from tapebook.domain.run import Action, ActionKind, Activity, Verdict
 
@@ -385,7 +396,9 @@ def judge_actions(actions: Sequence[Action], limits: Limits) -> tuple[Verdict, .
     trades = False
     for action in actions:
         holds = action.action == "hold"
-        verdict = _first_objection(_HOLD_RULES if holds else RULES, _proposed_order(action, limits), limits)
+        move = None if holds else _move_of_action(action, limits)
+        asked = ProposedOrder(action.action, action.symbol, move, action.side, action.cites)
+        verdict = _first_objection(_HOLD_RULES if holds else RULES, asked, limits)
         if verdict.allowed and not holds:
             verdict = Verdict(False, "R13_ONE_ORDER", "an action before it trades already") if trades else verdict
             trades = True
@@ -419,11 +432,6 @@ def _first_objection(codes: Iterable[str], proposal: ProposedOrder, limits: Limi
     return _ALLOWED
 
 
-def _proposed_order(action: Action, limits: Limits) -> ProposedOrder:
-    move = None if action.action == "hold" else _move_of_action(action, limits)
-    return ProposedOrder(action.action, action.symbol, move, action.side, action.cites)
-
-
 def _move_of_action(action: Action, limits: Limits) -> Move | None:
     """The order an action comes to, in the dollars that were asked for: its size is rounded down from them."""
     mark, held = limits.mark_e8, limits.position
@@ -437,3 +445,105 @@ def _move_of_action(action: Action, limits: Limits) -> Move | None:
     buys = size > 0 if size else usd > 0
     reduces = only_reduces(size, held)
     return Move(action.symbol, buys, abs(usd), mark, action.limit_price_e8, action.leverage, reduces)
+
+
+# Not inside a word or a time (EMA20, 5m, 12:05), but with a unit that scales it.
+_NUMBER = re.compile(r"(?<![\w.:])[-+$]{0,2}(\d[\d,]*(?:\.\d+)?|\.\d+)(?:\s?(%|bps?\b|[kKMB]\b))?(?![\w:]|\.\d)")
+_DIGIT = re.compile(r"\d")
+_SCALES = {"k": 3, "K": 3, "M": 6, "B": 9}
+_RELATIVE = {"%": 100, "bp": 10_000, "bps": 10_000}
+_SPILLED = re.compile(r"\n(?:%|bps?\b|[kKMB]\b)")
+# So many digits Decimal keeps by default: shorter numbers give the same float either way.
+_EXACT_DIGITS = 28
+# "3 of 5 bars", "the last 12 trades": counts are not claims about prices.
+_LARGEST_COUNT = 20
+# A reason has 240 characters; each number is compared with every pair of the packet's.
+_MAX_NUMBERS = 12
+
+
+class ClaimedFigure(msgspec.Struct, frozen=True):
+    """A number as it is written: its size, half a unit of its last digit, and what a relative one is out of."""
+
+    text: str
+    value: float
+    slack: float
+    out_of: int | None
+
+
+def claimed_figures(action: Action) -> list[ClaimedFigure]:
+    """The numbers of an action's reason that a packet must explain."""
+    found = list[ClaimedFigure]()
+    for figure in figures_in(action.reason) if _DIGIT.search(action.reason) else ():
+        is_count = figure.out_of is None and figure.value <= _LARGEST_COUNT and figure.value.is_integer()
+        if not is_count and len(found) < _MAX_NUMBERS:
+            found.append(figure)
+    return found
+
+
+def figures_in(text: str) -> list[ClaimedFigure]:
+    """Every number of a text without its sign: "down 3" and "-3" are one."""
+    found = []
+    for match in _NUMBER.finditer(text):
+        unit = match[2] or ""
+        exact = Decimal(match[1].replace(",", "")).scaleb(_SCALES.get(unit, 0))
+        exponent = exact.as_tuple().exponent
+        half = 0.5 * 10.0 ** (exponent if isinstance(exponent, int) else 0)
+        found.append(ClaimedFigure(match[0].strip(), float(exact), half, _RELATIVE.get(unit)))
+    return found
+
+
+def unexplained_numbers(action: Action, packet: Packet, claimed: Sequence[ClaimedFigure]) -> tuple[str, ...]:
+    """Those of an action's claimed figures that a reader cannot find or work out, as they are written."""
+    limit, confidence = action.limit_price_e8 or 0, action.confidence_e4
+    # What the action itself says: its size, leverage, limit and confidence.
+    known = {action.notional_usd_e6 / E6, float(action.leverage), limit / E8, confidence / 1e4, confidence / 100}
+    # Sorted once: every comparison is a bisection then.
+    ordered = sorted(known | numbers_in(f"{packet.system}\n{packet.text}"))
+    unexplained = []
+    for figure in claimed:
+        if not _is_explained(figure, ordered):
+            unexplained.append(figure.text)
+    return tuple(unexplained)
+
+
+def numbers_in(text: str) -> set[float]:
+    """Every number of a text."""
+    # Line by line, since most lines of a packet were in the one before.
+    # A unit at the beginning of a line belongs to the number before it.
+    lines = [text] if _SPILLED.search(text) else text.split("\n")
+    return set().union(*map(_numbers_in_line, lines))
+
+
+@lru_cache(maxsize=20_000)
+def _numbers_in_line(line: str) -> tuple[float, ...]:
+    values = []
+    for number, unit in _NUMBER.findall(line):
+        digits, scale = number.replace(",", ""), _SCALES.get(unit, 0)
+        # A Decimal is used only where a float would round it twice.
+        is_short = len(digits) <= _EXACT_DIGITS
+        values.append(float(f"{digits}e{scale}") if is_short else float(Decimal(digits).scaleb(scale)))
+    return tuple(values)
+
+
+def _is_explained(figure: ClaimedFigure, known: Sequence[float]) -> bool:
+    value, slack = figure.value, figure.slack
+    if _is_near_any(known, [(value, slack)]) or _is_near_any(known, [(base + value, slack) for base in known]):
+        return True
+    if figure.out_of is None:
+        return False
+    part, width = value / figure.out_of, slack / figure.out_of
+    # Up by, down by, and a share of: each as the other number it would need.
+    factors = (part, 1 + part, 1 - part)
+    return any(_is_near_any(known, [(base * factor, base * width) for base in known if base]) for factor in factors)
+
+
+def _is_near_any(known: Sequence[float], wanted: Iterable[tuple[float, float]]) -> bool:
+    """Whether a number lies within the slack of a wanted one."""
+    # A little more than the slack, for what floats lose.
+    count = len(known)
+    for value, slack in wanted:
+        slack += 1e-9 * abs(value)
+        at = bisect_left(known, value - slack)
+        if at < count and known[at] <= value + slack:
+            return True
+    return False

@@ -1,22 +1,14 @@
-"""Replies: parsed into actions or refused, described by a schema, written by rules, checked for numbers.
+"""Replies: parsed into actions or refused, described by a schema, written by rules.
 
 1. `parse_reply` accepts strict JSON and nothing else; any deviation refuses all of it.
 2. `REPLY_SCHEMA` is made from the types that `parse_reply` reads: there is one truth about what a reply is.
    Providers take a part of JSON Schema only: every field required, nothing else allowed, no references and no
    bounds. What the bounds are, the system text says and `parse_reply` enforces.
 3. `make_answer` and `make_answer_of` write the reply of a rule engine: the same JSON that a language model must write.
-4. `unexplained_numbers` lists the numbers of a reason that neither the packet, nor the action itself, nor simple
-   arithmetic on them explains. A number counts as explained when it is one of the packet's within the rounding it
-   is written with, or the difference, the share or the change in percent (or basis points) between two of them.
-   Small whole numbers are counts ("3 of 5 bars") and pass. With hundreds of numbers to combine, a made-up one can
-   pass by chance; a flagged one is made up, or computed in a way that a reader should see.
 """
 
 import json
-import re
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -230,111 +222,3 @@ def make_answer_of(action: Action) -> EngineAnswer:
 
 def _encode_reply(body: dict[str, object]) -> str:
     return _ANSWER_ENCODER.encode({"actions": [body]}).decode()
-
-
-# Not inside a word or a time (EMA20, 5m, 12:05), but with a unit that scales it.
-_NUMBER = re.compile(r"(?<![\w.:])[-+$]{0,2}(\d[\d,]*(?:\.\d+)?|\.\d+)(?:\s?(%|bps?\b|[kKMB]\b))?(?![\w:]|\.\d)")
-_DIGIT = re.compile(r"\d")
-_SCALES = {"k": 3, "K": 3, "M": 6, "B": 9}
-_RELATIVE = {"%": 100, "bp": 10_000, "bps": 10_000}
-_SPILLED = re.compile(r"\n(?:%|bps?\b|[kKMB]\b)")
-# So many digits Decimal keeps by default: shorter numbers give the same float either way.
-_EXACT_DIGITS = 28
-# "3 of 5 bars", "the last 12 trades": counts are not claims about prices.
-_LARGEST_COUNT = 20
-# A reason has 240 characters; each number is compared with every pair of the packet's.
-_MAX_NUMBERS = 12
-
-
-class _Figure(msgspec.Struct, frozen=True):
-    """A number as it is written: its size, half a unit of its last digit, and what a relative one is out of."""
-
-    text: str
-    value: float
-    slack: float
-    out_of: int | None
-
-
-def unexplained_numbers(action: Action, packet: Packet) -> tuple[str, ...]:
-    """The numbers of an action's reason that a reader cannot find or work out, as they are written."""
-    figures = _claimed_figures(action)
-    if not figures:
-        return ()
-    # Sorted once: every comparison is a bisection then.
-    known = sorted({*_numbers_in(f"{packet.system}\n{packet.text}"), *_numbers_of_action(action)})
-    return tuple(figure.text for figure in figures if not _is_explained(figure, known))
-
-
-def claims_figures(action: Action) -> bool:
-    """Whether an action's reason has numbers that a packet must explain."""
-    return bool(_claimed_figures(action))
-
-
-def _claimed_figures(action: Action) -> list[_Figure]:
-    if not _DIGIT.search(action.reason):
-        return []
-    return [figure for figure in _figures_in(action.reason) if not _is_count(figure)][:_MAX_NUMBERS]
-
-
-def _figures_in(text: str) -> Iterator[_Figure]:
-    """Every number of a text without its sign: "down 3" and "-3" are one."""
-    for match in _NUMBER.finditer(text):
-        unit = match[2] or ""
-        exact = Decimal(match[1].replace(",", "")).scaleb(_SCALES.get(unit, 0))
-        exponent = exact.as_tuple().exponent
-        half = 0.5 * 10.0 ** (exponent if isinstance(exponent, int) else 0)
-        yield _Figure(match[0].strip(), float(exact), half, _RELATIVE.get(unit))
-
-
-def _numbers_in(text: str) -> set[float]:
-    """Every number of a text."""
-    # Line by line, since most lines of a packet were in the one before.
-    # A unit at the beginning of a line belongs to the number before it.
-    lines = [text] if _SPILLED.search(text) else text.split("\n")
-    return set().union(*map(_numbers_in_line, lines))
-
-
-@lru_cache(maxsize=20_000)
-def _numbers_in_line(line: str) -> tuple[float, ...]:
-    return tuple([_number_value(number, unit) for number, unit in _NUMBER.findall(line)])
-
-
-def _number_value(number: str, unit: str) -> float:
-    """The value of a number with its unit; a Decimal is used only where a float would round it twice."""
-    digits, scale = number.replace(",", ""), _SCALES.get(unit, 0)
-    return float(f"{digits}e{scale}") if len(digits) <= _EXACT_DIGITS else float(Decimal(digits).scaleb(scale))
-
-
-def _is_count(figure: _Figure) -> bool:
-    return figure.out_of is None and figure.value <= _LARGEST_COUNT and figure.value.is_integer()
-
-
-def _numbers_of_action(action: Action) -> list[float]:
-    """What the action itself says: its size, leverage, limit and confidence."""
-    limit = action.limit_price_e8 or 0
-    confidence = action.confidence_e4
-    return [action.notional_usd_e6 / E6, float(action.leverage), limit / E8, confidence / 1e4, confidence / 100]
-
-
-def _is_explained(figure: _Figure, known: Sequence[float]) -> bool:
-    value, slack = figure.value, figure.slack
-    if _is_near_any(known, [(value, slack)]) or _is_near_any(known, [(base + value, slack) for base in known]):
-        return True
-    if figure.out_of is None:
-        return False
-    part, width = value / figure.out_of, slack / figure.out_of
-    # Up by, down by, and a share of: each as the other number it would need.
-    factors = (part, 1 + part, 1 - part)
-    return any(_is_near_any(known, [(base * factor, base * width) for base in known if base]) for factor in factors)
-
-
-def _is_near_any(known: Sequence[float], wanted: Iterable[tuple[float, float]]) -> bool:
-    """Whether a number lies within the slack of a wanted one."""
-    # A little more than the slack, for what floats lose.
-    count = len(known)
-    for value, slack in wanted:
-        slack += 1e-9 * abs(value)
-        at = bisect_left(known, value - slack)
-        if at < count and known[at] <= value + slack:
-            return True
-    return False

@@ -51,7 +51,7 @@ def content_key(content: bytes) -> str:
 
 def short_id(*parts: str | int) -> str:
     """A 20-digit id that is a function of its parts, for things that must get the same id on every attempt."""
-    return sha256_hex(canonical_json(parts))[:20]
+    return hashlib.sha256(canonical_json(parts)).hexdigest()[:20]
 
 
 def _may_hold_float(content: bytes, packed: bytes) -> bool:

@@ -121,11 +121,7 @@ def floats_to_e8(numbers: Collection[float]) -> list[int] | None:
 
 def decimal_text(value: int, unit: int, digits: int) -> str:
     """An integer of `unit` as text with exactly `digits` decimals: never a float on the way."""
-    return _with_decimal_point(divide_half_even(value * 10**digits, unit), digits)
-
-
-def _with_decimal_point(shifted: int, digits: int) -> str:
-    """An integer with a point before its last digits."""
+    shifted = divide_half_even(value * 10**digits, unit)
     if not digits:
         return str(shifted)
     # Zeros are put behind the sign.
@@ -146,7 +142,7 @@ def short_price(price_e8: int) -> str:
     shifted = divide_half_even(price_e8 * 10**shown, E8)
     # 99.9996 rounds up to 100.000: one digit more before the point, one less after it.
     fewer = 5 - _digits_before_point(shifted * 10 ** (8 - shown))
-    return _with_decimal_point(shifted, shown) if fewer == digits else decimal_text(price_e8, E8, max(0, min(8, fewer)))
+    return decimal_text(price_e8, E8, shown if fewer == digits else max(0, min(8, fewer)))
 
 
 def _digits_before_point(price_e8: int) -> int:

@@ -54,7 +54,7 @@ class Portfolio(msgspec.Struct, frozen=True):
         """Cash and what the positions would realise at the marks; every held symbol needs one."""
         equity = self.cash_usd_e6
         for held in self.positions.values():
-            equity += held.unrealised_usd_e6(marks[held.symbol])
+            equity += notional_usd_e6(held.size_e8, marks[held.symbol]) - held.cost_usd_e6
         return equity
 
 

@@ -157,7 +157,11 @@ def sanitise_lines(text: str) -> list[str]:
 def short_line(text: str, most: int) -> str:
     """A text as one line of at most so many characters, with single blanks between its words."""
     # Nobody goes through a megabyte to show a line of it.
-    return truncate(" ".join(sanitise(text[: 8 * most]).split()), most)
+    seen = text[: 8 * most]
+    if not (seen.isascii() and seen.isprintable()):
+        seen = sanitise(seen)
+    seen = " ".join(seen.split())
+    return seen if len(seen) <= most else truncate(seen, most)
 
 
 def truncate(text: str, most: int) -> str:

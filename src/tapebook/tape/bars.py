@@ -18,6 +18,7 @@ of:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Protocol
 
@@ -101,13 +102,14 @@ def newest_bars(
         stored = bars_of_length(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
         found = tuple(roll_up(stored, granularity_sec=minutes * 60))
         if is_finest(found, length, minutes=minutes, end=end):
-            return found, stored[-1].end
+            return found, stored[-1].bucket_ts + stored[-1].granularity_sec * SECOND
     return (), 0
 
 
-def lengths_dividing(minutes: int) -> list[int]:
+@lru_cache(maxsize=64)
+def lengths_dividing(minutes: int) -> tuple[int, ...]:
     """The lengths bars of a size can be made of, finest first."""
-    return [length for length in BAR_LENGTHS if minutes * 60 % length == 0]
+    return tuple([length for length in BAR_LENGTHS if minutes * 60 % length == 0])
 
 
 def stored_lengths_dividing(tape: StoredBars, minutes: int) -> Iterator[int]:
@@ -145,7 +147,7 @@ def lengths_counted_as(length: int, *, minutes: int) -> tuple[int, ...]:
 
 def is_finest(found: Sequence[Candle], length: int, *, minutes: int, end: int) -> bool:
     """Whether these are the bars to take; stored hours that stop short may be a history with a finer one behind it."""
-    return bool(found) and (length != _MINUTE_SEC or minutes % 60 != 0 or found[-1].end == end)
+    return bool(found) and (length != _MINUTE_SEC or minutes % 60 != 0 or found[-1].bucket_ts + minutes * MINUTE == end)
 
 
 def newest_bar(tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[int] | None = None) -> Candle | None:
@@ -178,7 +180,7 @@ def _hours_and_minutes(tape: StoredBars, symbol: str, *, since: int, end: int, v
             found += tape.candles(symbol, granularity_sec=_MINUTE_SEC, since=at, until=last, view=view)
         if hour is not None:
             found.append(hour)
-            at = hour.end
+            at = hour.bucket_ts + HOUR
     return found
 
 

@@ -58,6 +58,7 @@ sides.
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from statistics import median
 from typing import Literal, Protocol, TypeVar
 
@@ -181,8 +182,8 @@ def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityPro
         if newest.bucket_ts - DAY <= book.bucket_ts < newest.bucket_ts:
             rounds.setdefault(book.bucket_ts // ROUND_MS, book)
     earlier = rounds.values()
-    spread = _ratio_to_median(newest.spread_bps, [book.spread_bps for book in earlier])
-    depth = _ratio_to_median(newest.depth_usd_100bps, [book.depth_usd_100bps for book in earlier])
+    spread = _ratio_to_median(newest.spread_bps, list(map(attrgetter("spread_bps"), earlier)))
+    depth = _ratio_to_median(newest.depth_usd_100bps, list(map(attrgetter("depth_usd_100bps"), earlier)))
     return LiquidityProfile(
         symbol=newest.symbol,
         as_of=as_of,

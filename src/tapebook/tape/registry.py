@@ -116,12 +116,13 @@ class Registry:
 
     def records(self, register: str, *, view: View) -> dict[str, StoredRecord]:
         """Every record of a register as it was known, by subject."""
-        where = {"register": register, "as_of": view.as_of, "watermark": self._reach(view)}
+        reach = view.watermark if self._watermark is None else min(view.watermark, self._watermark)
+        where = {"register": register, "as_of": view.as_of, "watermark": reach}
         return {row[0]: _as_stored_record(row[1:], view) for row in self._db.all(_QUERIES.records, **where)}
 
     def record(self, register: str, subject: str, *, view: View) -> StoredRecord | None:
         """One record as it was known; None of a subject nobody has heard of."""
-        reach = self._reach(view)
+        reach = view.watermark if self._watermark is None else min(view.watermark, self._watermark)
         # A backtest asks for the same few markets at every window of their margin.
         is_kept = reach == self._watermark
         versions = self._versions.get((register, subject)) if is_kept else None
@@ -135,9 +136,6 @@ class Registry:
             if row[1] <= view.as_of or row[2] == 0:
                 return _as_stored_record(row, view)
         return None
-
-    def _reach(self, view: View) -> int:
-        return view.watermark if self._watermark is None else min(view.watermark, self._watermark)
 
     def write_records(self, records: Iterable[RegistryRecord], place: CommitStamp) -> int:
         """Writes what says something new as versions of a commit; returns how many there are."""
@@ -352,8 +350,9 @@ def prediction_rows(
 
 def prediction_symbols(symbol: str, chosen: Sequence[str]) -> list[str]:
     """The symbols whose prediction markets are chosen for an asset: its own first, each once."""
-    own = [symbol] if OWN in chosen or symbol in chosen else []
-    return own + [each for each in dict.fromkeys(chosen) if each not in (OWN, symbol)]
+    found = dict.fromkeys([symbol, *chosen] if OWN in chosen or symbol in chosen else chosen)
+    found.pop(OWN, None)
+    return list(found)
 
 
 def macro_subjects(tape: "Tape", symbol: str, *, view: View, chosen: Sequence[str] = (OWN,)) -> list[str]:
@@ -364,7 +363,9 @@ def macro_subjects(tape: "Tape", symbol: str, *, view: View, chosen: Sequence[st
     ticker = symbol[1:] if symbol.startswith("k") and symbol[1:2].isupper() else symbol
     record = tape.registry.record(ASSET_SUBJECTS, ticker, view=view)
     own = map(str, record.values.get("subjects", ())) if record else ()
-    return [each for each in dict.fromkeys([GLOBAL_SUBJECT, *own, *chosen]) if each != OWN]
+    found = dict.fromkeys([GLOBAL_SUBJECT, *own, *chosen])
+    found.pop(OWN, None)
+    return list(found)
 
 
 def macro_rows(

@@ -567,8 +567,10 @@ class Tape:
             rows = self._cold.with_archived(rows, family, family.queries.between, first=first, last=last, **where)
         if len(set(map(family.bucket_of, rows))) < len(rows):
             rows = list({row[: family.key_width]: row for row in rows}.values())
-        make = family.make
-        return [make(symbol, *row[:-1]) for row in rows]
+        facts, make = [], family.make
+        for row in rows:
+            facts.append(make(symbol, *row[:-1]))
+        return facts
 
     def _id(self, symbol: str) -> int | None:
         """A symbol's number."""

@@ -22,7 +22,7 @@ from tapebook.decision import (
     Limits,
     Move,
     ReplyRefusal,
-    claims_figures,
+    claimed_figures,
     judge_actions,
     move_of_order,
     parse_reply,
@@ -332,6 +332,7 @@ def evaluate_reply(answer: EngineAnswer, packet: Callable[[], Packet], limits: L
             break
     verdicts = []
     for action, verdict in zip(actions, judge_actions(actions, limits), strict=True):
-        flags = unexplained_numbers(action, packet()) if claims_figures(action) else ()
+        claimed = claimed_figures(action)
+        flags = unexplained_numbers(action, packet(), claimed) if claimed else ()
         verdicts.append(msgspec.structs.replace(verdict, flags=flags) if flags else verdict)
     return Decision(answer.reply, actions, tuple(verdicts), note, votes=votes, usage=usage, reasoning=reasoning)

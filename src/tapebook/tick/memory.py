@@ -131,7 +131,7 @@ def moment_drafts(rooms: Rooms, run_id: str, situation: Situation, *, opens: boo
     seen = moment_of(rooms.experience, situation.market)
     if seen is None:
         return []
-    drafts, deployment, symbol = list[Draft](), situation.deployment.id, situation.symbol
+    drafts, deployment, symbol = list[Draft](), situation.deployment.id, situation.market.symbol
     if not rooms.experience.moments.is_noted(deployment, symbol, seen.features.at):
         # Stored with the note: settings may change, and what a packet was told may not.
         paper = rooms.config.paper

@@ -259,7 +259,7 @@ def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> Pric
         if mid.bucket_ts >= moved_at:
             prices.append(mid.price_e8)
     for bar in bars:
-        last = (bar.end - 1) // MINUTE
+        last = (bar.bucket_ts + bar.granularity_sec * SECOND - 1) // MINUTE
         if bar.bucket_ts < moved_at:
             if last not in minutes_with_mids:
                 prices.append(bar.close_e8)

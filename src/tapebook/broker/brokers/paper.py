@@ -50,7 +50,7 @@ class PaperBroker:
 
     def activity_since(self, booked: BookedAccount) -> BrokerActivity:
         """Fills, funding, liquidations and cancellations up to a moment."""
-        return self._simulation(booked).simulate()
+        return AccountSimulation(booked, terms=self._terms, margins=self._margins).simulate()
 
     def account_state(self, booked: BookedAccount) -> Portfolio:
         """The account at the end of its simulation."""
