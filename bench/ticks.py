@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from bench.figure import Figure
 from tapebook import plug
 from tapebook.book.events import RunDecided, decision_run_id, draft_event, orders_for_actions, run_status
-from tapebook.context import Feature, Market, Situation, assemble_packet
+from tapebook.context import Feature, Market, PacketCaches, Situation, assemble_packet
 from tapebook.decision import Engine, EngineAnswer, EngineTerms, Limits
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, LayerRow, Lessons, context_for_horizon
 from tapebook.domain.instants import HOUR, MINUTE
@@ -94,9 +94,9 @@ def run() -> list[Figure]:
     past, engine = Past(), _engine()
     weeks = []
     for week in range(WEEKS):
-        times = Times()
+        times, caches = Times(), PacketCaches()
         for number in range(week * TICKS, (week + 1) * TICKS):
-            _tick(times, past, engine, number)
+            _tick(times, past, engine, number, caches=caches)
         weeks.append(times.spent)
     best = {part: min(week[part] for week in weeks) for part in AIMS}
     return [
@@ -104,9 +104,9 @@ def run() -> list[Figure]:
     ]
 
 
-def _tick(times: Times, past: Past, engine: Engine, number: int) -> None:
+def _tick(times: Times, past: Past, engine: Engine, number: int, *, caches: PacketCaches) -> None:
     seen = _situation(past, number)
-    packet = times.timed("assemble", lambda: assemble_packet(seen))
+    packet = times.timed("assemble", lambda: assemble_packet(seen, caches))
     answer = times.timed("decide", lambda: engine.decide(packet))
     limits = _limits(seen)
     decision = times.timed("judge", lambda: evaluate_reply(answer, lambda: packet, limits))

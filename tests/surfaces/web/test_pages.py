@@ -33,6 +33,25 @@ def test_every_page_is_drawn(watched: Watched) -> None:
         assert path.startswith(current.get_attribute("href") or "nowhere"), path
 
 
+@pytest.mark.parametrize("path", ["/lessons", "/experience", "/horizons"])
+def test_without_a_choice_the_agent_is_shown_that_traded_most(watched: Watched, path: str) -> None:
+    agents = watched.open("/agents").get_by_role("table", name="Agents").locator("tbody tr")
+    trades = {row.locator("td").nth(0).inner_text(): row.locator("td").nth(7).inner_text() for row in agents.all()}
+    counts = {name: int(count) if count.isdigit() else 0 for name, count in trades.items()}
+    page = watched.open(path)
+    chosen = page.get_by_role("navigation", name="Agent", exact=True).locator("[aria-current=true]").inner_text()
+    assert counts[chosen] == max(counts.values()) > 0
+
+
+@pytest.mark.parametrize("path", ["/experience", "/horizons", "/market", "/agents"])
+def test_on_a_laptop_no_table_is_wider_than_the_sheet_it_stands_in(watched: Watched, path: str) -> None:
+    watched.page.set_viewport_size({"width": 1280, "height": 860})
+    tables = watched.open(path).locator(".tb-sheet table.tb-table")
+    expect(tables.first).to_be_visible()
+    too_wide = "found => found.filter(each => each.offsetWidth > each.parentElement.clientWidth + 1).length"
+    assert tables.evaluate_all(too_wide) == 0
+
+
 def test_a_mark_of_the_chart_leads_to_its_decision_and_to_the_lines_that_were_cited(watched: Watched) -> None:
     page = watched.open("/agents/btc-5m")
     page.wait_for_selector(".tb-chart canvas")

@@ -162,10 +162,15 @@ def _navigation(path: str) -> Markup:
 
 
 async def choose_agent(frame: PageFrame, wanted: str, *, everybody: bool | None = None) -> str:
-    """The agent that is asked for, or the first; draws the choice, with all of them together where that can be."""
+    """The agent that is asked for, or who traded most; draws the choice, with all together where that can be."""
     names = [each["name"] for each in await frame.read(frame.book.agents)]
     # An agent that was removed since the address was made is no error.
-    chosen = wanted if wanted in names else "" if everybody or not names else names[0]
+    chosen = wanted if wanted in names else ""
+    if names and not chosen and not everybody:
+        # Whoever traded most has the most to show; of equals the first.
+        accounts = (await frame.read(frame.book.portfolio))["accounts"]
+        trades = {each["agent"]: each["closed_trades"] for each in accounts}
+        chosen = max(names, key=lambda name: trades.get(name, 0))
     last = [("all together", f"{frame.path}?all=1", not chosen)] if everybody is not None else []
     if names:
         choices = [(name, f"{frame.path}?{query_of(agent=name)}", name == chosen) for name in names]

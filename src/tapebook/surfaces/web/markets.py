@@ -41,7 +41,7 @@ _DECIMAL = re.compile(r"-?\d+(\.\d+)?")
 _LISTED = 200
 _ASSETS = [
     *(Cells("symbol", "tb-fit"), Cells("name"), Cells("kind", "tb-fit"), Cells("categories", "long")),
-    *(Cells("tick", "num"), Cells("lot", "num"), Cells("max leverage", "num"), Cells("sources", "tb-fit")),
+    *(Cells("tick", "num"), Cells("lot", "num"), Cells("max leverage", "num"), Cells("sources")),
 ]
 _BLOCKS = {
     "liquidityProfile": "Liquidity",

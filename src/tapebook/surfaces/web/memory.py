@@ -57,7 +57,7 @@ _RECORDS = [
         Cells("trades", "num"),
         Cells("net USD", "num"),
         Cells("mean bps", "num"),
-        Cells("95 % interval"),
+        Cells("95 %"),
     ),
     *(Cells("won", "num"), Cells("trend", "tb-fit")),
 ]
