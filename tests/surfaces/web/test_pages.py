@@ -71,7 +71,8 @@ def test_a_mark_of_the_chart_leads_to_its_decision_and_to_the_lines_that_were_ci
 
 def test_a_row_of_the_trades_opens_its_decision(watched: Watched) -> None:
     page = watched.open("/agents/btc-5m")
-    # A row whose trade has not come yet opens nothing.
+    # A row whose trade has not come yet opens nothing; nor does one that is drawn anew while the page settles.
+    page.wait_for_selector(".tb-chart canvas")
     page.locator(".ag-row [col-id=symbol]").filter(has_text=re.compile("[A-Z]")).first.click()
     page.wait_for_url(re.compile("/decisions/"))
     watched.drawn()
