@@ -1,12 +1,11 @@
 """A PostgreSQL server of a test's own, from the wheel, that can be stopped, killed and started again."""
 
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,8 +44,12 @@ class Server:
         if self._process is None:
             return
         if how == "kill":
-            # Its children first: they would hold the shared memory for a while.
-            os.killpg(self._process.pid, signal.SIGKILL)
+            # With its backends, each a process group of its own: one would go on answering until it missed its parent.
+            processes = self._processes()
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(processes[1:], timeout=60)
         else:
             self._process.send_signal(_SIGNALS[how])
         self._process.wait(60)
