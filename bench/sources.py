@@ -35,7 +35,7 @@ from tapebook.domain.market import (
 from tapebook.domain.money import E8
 from tapebook.domain.text import plural
 from tapebook.home import make_home
-from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction, retention_by_channel
+from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction
 from tapebook.ingest.ingester import FactBuffer, FeatureDeriver
 from tapebook.sources.polymarket.crawl import CrawlSettings, PolymarketCrawl
 from tapebook.tape.features import liquidity_profile
@@ -210,7 +210,8 @@ class PricedHome:
         make_home(folder, sources=SOURCES)
         self._clock, self._markets = VirtualClock(T0 + COMPACTION_DELAY_MS), markets
         self.rooms = Rooms(folder, clock=self._clock)
-        self._compaction = Compaction(self.rooms, keep=retention_by_channel(self.rooms.config))
+        # As on a live desk, where another thread moves old rows and keeps the catalogue.
+        self._compaction = Compaction(self.rooms, keep=None)
         self._intake = FactBuffer()
         terms = {symbol: (symbol.lower(),) for symbol in ASSETS[:PRICED]}
         settings = CrawlSettings("http://g", "http://c", "crypto", 2 * DAY, 7 * DAY, 5, 0, False)
