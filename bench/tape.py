@@ -20,8 +20,8 @@ import msgspec
 from bench.figure import Figure, cpu_seconds, median_us
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources.hyperliquid.rest import RestRequest
 from tapebook.sources.hyperliquid.session import HyperliquidSession

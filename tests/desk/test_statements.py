@@ -13,8 +13,8 @@ from tapebook.db.database import Query
 from tapebook.db.postgres import PostgresDatabase
 from tapebook.db.sqlite import SqliteDatabase
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
+from tapebook.domain.units import MINUTE
 from tapebook.tape.view import View
 from tapebook.tick.prepare import FEATURE_FAMILIES
 from tests.desk.worker_harness import START, Asked, Shop, buys, holds, shops, work

@@ -9,8 +9,8 @@ import pytest
 
 from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.desk.verify import verify_home
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, FundingRate, Liquidity, Mid, PredictedFunding
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput
 from tapebook.history.transfer import export_stream, import_file
 from tapebook.home import make_home

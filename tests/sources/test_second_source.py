@@ -16,8 +16,8 @@ from tapebook.clock import VirtualClock
 from tapebook.desk.health import Check, health_checks
 from tapebook.desk.verify import verify_home
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import FeatureRow, Mid
+from tapebook.domain.units import DAY, HOUR, SECOND
 from tapebook.errors import ConfigError, UnknownName
 from tapebook.ingest.compaction import Compaction, retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester

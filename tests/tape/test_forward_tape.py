@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, Row, connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, PredictedFunding
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, SECOND
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape import forward_tape
 from tapebook.tape.bars import BAR_LENGTHS, finished_bars

@@ -14,9 +14,9 @@ from tapebook.clock import VirtualClock
 from tapebook.context import CURRENT_RENDERER, PACKET_VERSIONS, MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.context.assemble import RENDERER_SECTIONS, ROOM_OF_SECTION
 from tapebook.domain.agent import ContextProfile, Deployment, parse_memory
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import FeatureRow
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.tape.features import regime_of

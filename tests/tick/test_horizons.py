@@ -20,9 +20,8 @@ from tapebook.api.horizons import HomeLayers
 from tapebook.api.open_home import OpenHome
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, LayerRow, ReflectionSettings
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, parse_instant
 from tapebook.errors import Busy
 from tapebook.home import make_home
 from tapebook.horizons import ContextLayer, ContextStore, Horizons, LayerCache, parse_period

@@ -14,8 +14,8 @@ from tapebook.clock import VirtualClock
 from tapebook.context.situation import PACKET_VERSIONS
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import FeatureRow
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.errors import UnknownName
 from tapebook.history.importer import assumed_known_at
 from tapebook.ingest.stepwise import SteppedFeed

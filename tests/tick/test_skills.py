@@ -10,9 +10,9 @@ from tapebook.api.trades import HomeSkills
 from tapebook.context import version_of
 from tapebook.context.assemble import LESSONS_CAP
 from tapebook.domain.agent import AgentProfile, Deployment, Note, ReflectionSettings, SkillNote
-from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import text_tokens
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.errors import BadInput, UnknownName
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import replay_runs

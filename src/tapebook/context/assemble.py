@@ -37,9 +37,9 @@ from tapebook.context.situation import CURRENT_RENDERER, Market, Situation, vers
 from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import Candle
-from tapebook.domain.money import decimal_text, divide_half_even
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Section, Segment
 from tapebook.domain.text import line_tokens, sanitise, sanitise_lines, text_tokens
+from tapebook.domain.units import decimal_text, divide_half_even
 
 # Tokens. Lessons, activity, trades and positions share `MEMORY_CAP` besides.
 LESSONS_CAP = 500

@@ -32,19 +32,24 @@ from tapebook.context.render import (
 )
 from tapebook.context.situation import Feature, Market, Situation, agent_name
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.instants import DAY_MINUTES, MINUTE, TIMES_OF_DAY, floor_to_step, minute_text, time_of_day_text
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, SettledFunding
-from tapebook.domain.money import (
+from tapebook.domain.order import Order
+from tapebook.domain.position import Position
+from tapebook.domain.units import (
+    DAY_MINUTES,
     E8,
     E12,
+    MINUTE,
+    TIMES_OF_DAY,
     average_price_e8,
     decimal_text,
     divide_half_even,
+    floor_to_step,
+    minute_text,
     notional_usd_e6,
     short_price,
+    time_of_day_text,
 )
-from tapebook.domain.order import Order
-from tapebook.domain.position import Position
 
 BAR_COLUMNS = ("time", "high", "low", "close", "volume")
 

@@ -42,13 +42,12 @@ from tapebook.context.render import (
 )
 from tapebook.context.situation import Situation, agent_name
 from tapebook.domain.agent import ExperienceRow, LayerRow
-from tapebook.domain.instants import MINUTE, minute_text, time_of_day_text
-from tapebook.domain.money import decimal_text, notional_usd_e6
 from tapebook.domain.order import OrderOutcome
 from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Activity, DecisionRun
 from tapebook.domain.text import sanitise_lines, text_tokens
+from tapebook.domain.units import MINUTE, decimal_text, minute_text, notional_usd_e6, time_of_day_text
 
 DECISION_REASON_CHARS, DECISION_DETAIL_CHARS = 80, 100
 

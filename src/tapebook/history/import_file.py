@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from tapebook.domain.instants import DAY, SECOND, floor_to_step, iso_text
 from tapebook.domain.market import Candle, FeatureRow, PredictedFunding, RegistryRecord
+from tapebook.domain.units import DAY, SECOND, floor_to_step, iso_text
 from tapebook.errors import BadInput
 from tapebook.history import recorded_stream, series, tables
 from tapebook.history.importer import Imported, ImportRequest, ParsedFile, Progress, RowProblems

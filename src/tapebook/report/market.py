@@ -6,10 +6,9 @@ from typing import Any, Literal, TypedDict, cast
 import msgspec
 
 from tapebook.domain.agent import OWN_SUBSCRIPTIONS, Horizon, Subscriptions
-from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.market import TRADED_KINDS, FeatureRow, Gap, Liquidity
-from tapebook.domain.money import E8
 from tapebook.domain.text import short_line
+from tapebook.domain.units import DAY, E8, HOUR, iso_text
 from tapebook.tape.bars import finished_bars
 from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
 from tapebook.tape.registry import SUBJECT_STALE_AFTER_MS, macro_rows, prediction_rows, prediction_symbols

@@ -24,8 +24,8 @@ from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle, Mid
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.tape.view import GRACE_MS, INTERVALS, NO_WATERMARK, View
 
 

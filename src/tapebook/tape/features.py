@@ -65,9 +65,8 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, PredictedFunding, SettledFunding
-from tapebook.domain.money import E12, decimal_text, divide_half_even
+from tapebook.domain.units import DAY, E12, HOUR, MINUTE, SECOND, decimal_text, divide_half_even
 from tapebook.tape.price_features import (
     HOURS_TO_DAY,
     TO_YEAR,

@@ -19,8 +19,8 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from tapebook.db import Database
-from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation, SubjectKind
+from tapebook.domain.units import DAY, HOUR, SECOND
 from tapebook.log.store import LogClock
 from tapebook.tape.bars import (
     BAR_LENGTHS,

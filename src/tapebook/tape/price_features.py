@@ -41,8 +41,8 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 
 _PARKINSON = 4 * math.log(2)
 _UNIT_BITS = 200

@@ -24,9 +24,9 @@ import msgspec
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import OWN
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import HOUR, iso_text
 from tapebook.domain.market import TRADED_KINDS, Delisting, FeatureRow, MidFrame, Observation, RegistryRecord
 from tapebook.domain.text import short_line
+from tapebook.domain.units import HOUR, iso_text
 from tapebook.errors import UnknownName
 from tapebook.tape.families import CommitStamp
 from tapebook.tape.seals import rows_digest

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -30,6 +29,7 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 from tapebook.log.store import AcceptSetBack, LogClock, is_clock_set_back
 from tapebook.tape.bars import BAR_LENGTHS, newest_bar, newest_bars, stored_lengths_dividing
 from tapebook.tape.families import (

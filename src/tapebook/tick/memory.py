@@ -33,12 +33,11 @@ from tapebook.domain.agent import (
     SkillNote,
 )
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
-from tapebook.domain.money import E12
 from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.text import sanitise_lines
+from tapebook.domain.units import E12, HOUR
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
     HALF_HOUR,

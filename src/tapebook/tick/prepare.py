@@ -43,7 +43,6 @@ from tapebook.domain.agent import (
     Subscriptions,
 )
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, FeatureRow, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
@@ -51,6 +50,7 @@ from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import QUOTES, short_line
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.log.store import StreamSetBack

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from tapebook.context import memory_sections
 from tapebook.context.render import SectionCache
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.units import E6, E8, MINUTE
 from tests.context.situations import NOW, situation, trade
 
 SPECIFIED = '- ETH long $200 @ 3,410 mark=3,438 MFE=+$22 / MAE=-$8 held 30m "BB lower-band bounce"'

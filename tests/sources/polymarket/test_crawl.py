@@ -11,8 +11,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import FeatureRow, RegistryRecord
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources import load_sources
 from tapebook.sources._polling import HttpRequest

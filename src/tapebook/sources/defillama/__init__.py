@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import FeatureRow
+from tapebook.domain.units import HOUR
 from tapebook.sources._polling import PolledReplay, PolledSource, number_of
 from tapebook.sources.defillama.snapshot import NAME, DefiLlamaSnapshot, SnapshotSettings
 from tapebook.tape.families import Family
