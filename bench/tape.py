@@ -273,7 +273,7 @@ def _read(tape: Tape, symbol: str) -> None:
     )
     assert len(bars) == 100
     for family in _FAMILIES:
-        assert tape.feature(family, symbol, view=view) is not None
+        assert tape.newest(family, symbol, view=view) is not None
     assert tape.newest(Liquidity, symbol, view=view) and tape.newest(AssetContext, symbol, view=view)
     assert tape.newest(Mid, symbol, view=view)
 

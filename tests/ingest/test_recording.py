@@ -70,7 +70,7 @@ def everything(rooms: Rooms) -> dict[str, list[object]]:
         for kind in KINDS:
             found[f"{symbol} {kind.__name__}"] = rooms.tape.facts(kind, symbol, since=0, view=View(FOREVER))
         for channel in CHANNELS:
-            found[f"{symbol} {channel}"] = [*rooms.tape.features_since(channel, symbol, since=0, view=View(FOREVER))]
+            found[f"{symbol} {channel}"] = [*rooms.tape.facts(channel, symbol, since=0, view=View(FOREVER))]
     for register in REGISTERS:
         # Before the hour and after it: a version of the second crawl must not be known by the time of the first.
         for moment in (END, START + 2 * MINUTE):

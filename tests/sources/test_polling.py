@@ -78,7 +78,7 @@ class Sources:
     def rows(self) -> dict[str, list[FeatureRow]]:
         """All that was delivered, by subject and channel."""
         return {
-            f"{subject} {channel}": self.rooms.tape.features_since(channel, subject, since=0, view=View(NO_WATERMARK))
+            f"{subject} {channel}": self.rooms.tape.facts(channel, subject, since=0, view=View(NO_WATERMARK))
             for subject in SUBJECTS
             for channel in (*PREDICTION_CHANNELS, *MACRO_CHANNELS)
         }

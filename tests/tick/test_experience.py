@@ -21,7 +21,7 @@ from tapebook.experience import HALF_HOUR, feature_vector_of, features_of_bars, 
 from tapebook.experience.events import draft_situation_seen
 from tapebook.experience.records import ALL, records_from_scratch
 from tapebook.lab.replay import replay_runs
-from tapebook.tape.features import classify_regime, regime_of
+from tapebook.tape.bars import classify_regime, regime_of
 from tapebook.tape.view import View
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.learn import snapshots_due

@@ -12,7 +12,7 @@ from tapebook.domain.market import AssetContext, Candle, FeatureRow, FundingRate
 from tapebook.domain.units import DAY, E8, HOUR, MINUTE
 from tapebook.errors import Damaged
 from tapebook.history.importer import assumed_known_at
-from tapebook.tape.features import regime_of
+from tapebook.tape.bars import regime_of
 from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import GRACE_MS, View

@@ -33,7 +33,7 @@ from tapebook.context.render import (
     symbol_text,
     whole_usd_text,
 )
-from tapebook.context.situation import CURRENT_RENDERER, Market, Situation, version_of
+from tapebook.context.situation import CURRENT_RENDERER, PACKET_VERSIONS, Market, Situation
 from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import Candle
@@ -93,7 +93,7 @@ def system_segments(
 ) -> tuple[Segment, ...]:
     """The parts of the system message; one with nothing to say is absent. The footer has no symbol yet."""
     words, _, footer = _OLD_WRITERS.get(renderer, (plain_line, symbol_text, FOOTER))
-    profile = sanitised_profile(agent) if version_of(renderer).sanitised else agent
+    profile = sanitised_profile(agent) if PACKET_VERSIONS[renderer].sanitised else agent
     texts = {
         "header": HEADER.format(name=profile.name),
         "leash": leash_text(profile),

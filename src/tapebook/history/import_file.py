@@ -151,7 +151,7 @@ def _stored_beside(tape: Tape, fact: Imported, *, since: int, until: int, view: 
         length = fact.granularity_sec
         return tape.candles(fact.symbol, granularity_sec=length, since=since, until=until, view=view)
     if isinstance(fact, FeatureRow):
-        return tape.features_since(fact.family, fact.symbol, since=since, view=view)
+        return tape.facts(fact.family, fact.symbol, since=since, view=view)
     # Any, since a type variable cannot stand for "one of these".
     kind: Any = type(fact)
     found: Sequence[Imported] = tape.facts(kind, fact.symbol, since=since, view=view)

@@ -69,7 +69,7 @@ from tapebook.search.index import RULES, decode_search_terms
 from tapebook.search.text import ShownTexts
 from tapebook.settings.config import Config
 from tapebook.settings.profiles import SKILL_NAME
-from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.bars import RegimeClassifier
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms

@@ -58,7 +58,7 @@ class Desk:
 
     def metrics(self, channel: str, symbol: str) -> dict[str, Any]:
         """The newest summary of an asset."""
-        row = self.rooms.tape.feature(channel, prediction_subject(symbol), view=View(self.clock.now() + HOUR))
+        row = self.rooms.tape.newest(channel, prediction_subject(symbol), view=View(self.clock.now() + HOUR))
         assert row is not None
         found: dict[str, Any] = json.loads(row.metrics_json)
         return found
