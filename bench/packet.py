@@ -17,10 +17,10 @@ from bench.figure import Figure, seconds
 from tapebook.clock import VirtualClock
 from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet, preview_packet
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceRow, LayerRow, Lessons
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
 from tapebook.domain.packet import Citation, Packet
 from tapebook.domain.run import Watermarks
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.home import make_home
 from tapebook.tape.bars import roll_up
 from tapebook.tick.prepare import gather_situation

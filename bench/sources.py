@@ -21,7 +21,6 @@ import tapebook
 from bench.figure import Figure, cpu_seconds, median_us
 from tapebook.clock import VirtualClock
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -32,8 +31,8 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
-from tapebook.domain.money import E8
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, iso_text
 from tapebook.home import make_home
 from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction
 from tapebook.ingest.ingester import FactBuffer, FeatureDeriver

@@ -15,8 +15,8 @@ from tapebook.archive.archives.folder import FolderArchive
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.desk.librarian import OldRunArchiver
-from tapebook.domain.instants import DAY
 from tapebook.domain.market import Mid
+from tapebook.domain.units import DAY
 from tapebook.errors import Damaged
 from tapebook.home import DEMO_MARKER, DEMO_START
 from tapebook.ingest.compaction import Watchlists, retention_by_channel

@@ -21,10 +21,10 @@ from tapebook.book.records import NO_LIMIT
 from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, Book
 from tapebook.db import Database
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.order import Order
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
+from tapebook.domain.units import DAY, HOUR
 from tapebook.log import Draft, Event
 from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import StreamSetBack

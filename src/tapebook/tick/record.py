@@ -26,11 +26,10 @@ from tapebook.book.events import (
     run_status,
 )
 from tapebook.decision import Limits
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, RunStatus
+from tapebook.domain.units import E6, decimal_text, iso_text, notional_usd_e6, short_price
 from tapebook.log import Draft
 from tapebook.tape.view import View
 from tapebook.tick.decide import Decision, PreparedDecision, Slot
