@@ -14,9 +14,10 @@ import pytest
 
 import tapebook
 from tapebook.anchors import AnchorTimer
-from tapebook.archive import ArchiveReference, SpooledArchive
+from tapebook.archive import ArchiveReference, SpooledArchive, spool
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.clock import SystemClock
 from tapebook.desk import roles
 from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.canonical import content_key
@@ -83,7 +84,7 @@ def test_a_desk_trades_through_an_outage_and_another_machine_replays_it(
 
 def book_texts(home: Path) -> list[str]:
     """The keys of all texts that the bucket and the spool hold."""
-    archive = SpooledArchive(BucketArchive("s3://desk/one"), home / "spool")
+    archive = SpooledArchive(BucketArchive("s3://desk/one"), home / "spool", now=SystemClock().now)
     try:
         return archive.keys("sha256/")
     finally:
@@ -126,18 +127,17 @@ def test_a_machine_with_workers_alone_sends_its_texts_to_the_bucket(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roles, "UPLOAD_SECONDS", 0.2)
-    monkeypatch.setattr(roles, "PACKED_AFTER_MS", -HOUR)
+    monkeypatch.setattr(spool, "_LONGEST_WAIT_MS", 0)
     with desk(tmp_path / "home", settings='[archive]\nplace = "s3://desk/workers"\n') as floor, StopSignal() as stop:
         agent = floor.hire()
         floor.quote(BTC=100, ETH=10)
         run = floor.say(agent, reply("hold"))
-        floor.rooms.archive.close()
 
         def stop_when_sent(progress: RoleProgress) -> None:
             stop.asked = not list((tmp_path / "home" / "spool").glob("*.seg"))
 
         roles.run_role(floor.rooms, "worker", stop=stop, seconds=30, report=stop_when_sent)
-        elsewhere = SpooledArchive(BucketArchive("s3://desk/workers"), tmp_path / "elsewhere")
+        elsewhere = SpooledArchive(BucketArchive("s3://desk/workers"), tmp_path / "elsewhere", now=SystemClock().now)
         assert run.packet_key and elsewhere.get(run.packet_key)
         elsewhere.close()
 
@@ -152,7 +152,7 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def test_an_outage_loses_nothing(gate: Gate, tmp_path: Path) -> None:
-    spooled = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "spool")
+    spooled = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "spool", now=SystemClock().now)
     contents = {content_key(text): text for text in (b"packet %d" % number for number in range(50))}
     assert all(each.key for each in spooled.store_contents(list(contents.values())[:25]))
     gate.shut()
@@ -167,7 +167,7 @@ def test_an_outage_loses_nothing(gate: Gate, tmp_path: Path) -> None:
     gate.open()
     assert BucketArchive("s3://outage").keys("") == []
     assert spooled.drain().moved == 50
-    new = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "new")
+    new = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "new", now=SystemClock().now)
     assert {key: new.get(key) for key in contents} == contents
     assert list(new.check(ArchiveReference(key, "a run") for key in contents)) == []
     assert len(BucketArchive("s3://outage").keys("packs/")) == 1
@@ -178,7 +178,7 @@ def test_wrong_keys_are_said_in_a_line_without_them(
 ) -> None:
     wrong = "this-is-the-wrong-secret"
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", wrong)
-    spooled = SpooledArchive(BucketArchive("s3://locked"), tmp_path / "spool")
+    spooled = SpooledArchive(BucketArchive("s3://locked"), tmp_path / "spool", now=SystemClock().now)
     key = spooled.store_content_or_raise(b"one")
     problem = str(spooled.drain().problem)
     assert "refuses the keys" in problem and wrong not in problem and ACCESS_KEY not in problem

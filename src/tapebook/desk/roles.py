@@ -16,7 +16,7 @@ from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.database_wait import DatabaseWait
 from tapebook.desk.backup import Backups
 from tapebook.desk.executor import Executor
-from tapebook.desk.librarian import PACKED_AFTER_MS, Librarian
+from tapebook.desk.librarian import Librarian
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
 from tapebook.domain.instants import iso_text
@@ -162,8 +162,8 @@ class _SpoolUploads:
         return self._problem
 
     def _drain(self) -> DrainResult:
-        with closing(SpooledArchive(self._archive, self._spool)) as spooled:
-            return spooled.drain(since_ms=SystemClock().now() - PACKED_AFTER_MS)
+        with closing(SpooledArchive(self._archive, self._spool, now=SystemClock().now)) as spooled:
+            return spooled.drain(when_due=True)
 
 
 class _ClockWatch:
