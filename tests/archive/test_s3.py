@@ -11,14 +11,17 @@ from pathlib import Path
 
 import obstore
 import pytest
+from starlette.testclient import TestClient
 
 import tapebook
+from tapebook import uploads
 from tapebook.anchors import AnchorTimer
 from tapebook.archive import ArchiveReference, SpooledArchive, spool
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.archives.s3 import BucketArchive
 from tapebook.clock import SystemClock
 from tapebook.desk import roles
+from tapebook.desk.document_writes import append_entry
 from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.canonical import content_key
 from tapebook.domain.instants import HOUR, MINUTE
@@ -26,11 +29,16 @@ from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction
 from tapebook.ingest.compaction import RowMover
 from tapebook.ingest.live import _recorder
+from tapebook.library.search import index_as_of
+from tapebook.library.sync import sync_documents
 from tapebook.settings.config import FILE
 from tapebook.surfaces.cli import main
+from tapebook.surfaces.http import server as http_server
 from tapebook.tape.view import View
+from tapebook.wiring import Rooms
 from tests.archive.s3_server import ACCESS_KEY, SECRET_KEY, Gate, S3Server, s3_server
 from tests.desk.desks import desk, reply
+from tests.library.libraries import library, use_plain_index
 from tests.replay.power import compiler
 
 
@@ -126,7 +134,7 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
 def test_a_machine_with_workers_alone_sends_its_texts_to_the_bucket(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles, "UPLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(uploads, "UPLOAD_SECONDS", 0.2)
     monkeypatch.setattr(spool, "_LONGEST_WAIT_MS", 0)
     with desk(tmp_path / "home", settings='[archive]\nplace = "s3://desk/workers"\n') as floor, StopSignal() as stop:
         agent = floor.hire()
@@ -140,6 +148,59 @@ def test_a_machine_with_workers_alone_sends_its_texts_to_the_bucket(
         elsewhere = SpooledArchive(BucketArchive("s3://desk/workers"), tmp_path / "elsewhere", now=SystemClock().now)
         assert run.packet_key and elsewhere.get(run.packet_key)
         elsewhere.close()
+
+
+@pytest.mark.parametrize("archive", ["s3://desk/shared", "archive"])
+def test_documents_of_one_machine_are_read_by_the_decisions_of_another(
+    gate: Gate, tmp_path: Path, postgres_url: str, archive: str
+) -> None:
+    settings = f'[archive]\nplace = "{archive}"\n[store]\nbook = "{postgres_url}"\n'
+    with library(tmp_path / "librarian", settings=settings) as shelf:
+        shelf.write("global/rules.md", "# Funding\n\nFunding above 0.01 % an hour has ended most rallies.")
+        sync_documents(shelf.rooms)
+        append_entry(shelf.rooms, "ann", "journal", "ETH moved first.", by="ann", at=shelf.floor.clock.now())
+        waits = list((tmp_path / "librarian" / "spool").glob("*.seg"))
+        assert bool(waits) == (archive == "archive"), "what is on this machine alone is sent at once"
+        if archive == "archive":
+            return
+        seq = shelf.rooms.documents.head()
+        # A machine with a home of its own: the same settings, another spool.
+        (tmp_path / "worker").mkdir(mode=0o700)
+        (tmp_path / "worker" / FILE).write_text((tmp_path / "librarian" / FILE).read_text())
+        other = Rooms(tmp_path / "worker", clock=shelf.floor.clock)
+        try:
+            use_plain_index(other)
+            assert index_as_of(other, seq).head() == seq
+        finally:
+            other.close()
+        # While the bucket is away, documents are written all the same, and go with the next that can.
+        gate.shut()
+        shelf.write("global/more.md", "# More\n\nSpreads widen on Sundays.")
+        sync_documents(shelf.rooms)
+        gate.open()
+        shelf.write("global/most.md", "# Most\n\nDepth thins at night.")
+        sync_documents(shelf.rooms)
+        assert not list((tmp_path / "librarian" / "spool").glob("*.seg"))
+
+
+def test_a_machine_with_the_api_alone_sends_its_texts_to_the_bucket(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(spool, "_LONGEST_WAIT_MS", 0)
+    with desk(tmp_path / "home", settings='[archive]\nplace = "s3://desk/api"\n') as floor:
+        agent = floor.hire()
+        floor.quote(BTC=100, ETH=10)
+        floor.say(agent, reply("hold"))
+    waiting = tmp_path / "home" / "spool"
+    assert list(waiting.glob("*.seg"))
+    gate.shut()
+    with tapebook.open(tmp_path / "home") as book:
+        with pytest.raises(StoreFailed, match=r"not in the archive yet: cannot write s3://desk/api"):
+            book.send_due_texts()
+        gate.open()
+        with TestClient(http_server.create_app(book)):
+            wait_for(lambda: not list(waiting.glob("*.seg")))
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:

@@ -294,12 +294,12 @@ _INDEX_FILE = "packs.db"
 # So many objects make a pack at once; a pack holds about so many at most.
 _MANY_OBJECTS = 512
 _PACK_OBJECTS = 2_000
-# So many do when the first of them has waited for an hour: three whole groups, of 96 decisions with a packet and a
-# reply each, or ten packs for a thousand of them. Fewer go after six hours: four packs a day for the slowest desk.
+# So many do when the first of them has waited for an hour: 96 decisions with a packet and a reply each, so about ten
+# packs for a thousand of them. Fewer go after six hours: four packs a day for the slowest desk.
 _ENOUGH_OBJECTS = 192
 _ENOUGH_WAIT_MS, _LONGEST_WAIT_MS = HOUR, 6 * HOUR
 # Groups of packs that were unpacked last: whoever replays reads one object after the other.
-_CACHED_GROUPS = 16
+_CACHED_GROUPS = 8
 # Keys that were stored last: engines say the same things again and again.
 _CACHED_KEYS = 512
 
