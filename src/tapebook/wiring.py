@@ -17,7 +17,7 @@ from tapebook.book.single_writer import SingleWriterBook
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.broker import Broker, PaperTerms
-from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
+from tapebook.clock import Clock, ScaledClock, SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms, make_engine
@@ -130,7 +130,9 @@ class Rooms:
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive = open_archive(self.config.archive.place, home=home, durable=not single_writer)
-        self.archive: Final = SpooledArchive(archive, home / self.config.archive.spool, durable=not single_writer)
+        self.archive: Final = SpooledArchive(
+            archive, home / self.config.archive.spool, now=SystemClock().now, durable=not single_writer
+        )
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
         may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
         self.log: Final = self._log(may_go_back, alone_on=buffered if single_writer else None)
