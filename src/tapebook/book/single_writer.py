@@ -386,12 +386,10 @@ class SingleWriterBook(Book):
             return super().last_run(deployment, symbol, seq=seq, expired_orders=expired_orders)
         return state.runs.get(symbol)
 
-    def has_run(self, run_id: str) -> bool:
-        """Whether this decision was made already."""
-        return run_id in self._run_ids
-
     def run(self, run_id: str) -> DecisionRun | None:
         """One decision with its actions and verdicts; those that placed orders are asked for again."""
+        if run_id not in self._run_ids:
+            return None
         found = [state.placed[run_id] for state in self._folds.values() if run_id in state.placed]
         return found[0] if found else super().run(run_id)
 
