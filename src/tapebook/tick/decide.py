@@ -282,7 +282,7 @@ def agent_now(book: Book, deployment: Deployment) -> tuple[AgentProfile, str | N
 
     It may have been changed, halted or disabled since the deployment was loaded.
     """
-    found, halts = book.agent(deployment.agent.name), book.halts()
+    found, halts = book.agent_record(deployment.agent.name), book.halts()
     agent = found[1] if found else deployment.agent
     if "" in halts:
         return agent, f"the desk is halted: {halts['']}"
