@@ -25,8 +25,8 @@ from tapebook import anchors
 from tapebook.anchors import AnchorTimer
 from tapebook.clock import VirtualClock
 from tapebook.desk import demo
-from tapebook.domain.instants import HOUR
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import HOUR
 from tapebook.errors import StoreFailed
 from tapebook.home import DEMO_START
 from tapebook.ingest import stepwise

@@ -22,8 +22,8 @@ from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms, make_engine
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE, SECOND, iso_text
 from tapebook.domain.text import redact_passwords
+from tapebook.domain.units import MINUTE, SECOND, iso_text
 from tapebook.errors import Busy
 from tapebook.experience import Experience
 from tapebook.experience.events import PROJECTION as EXPERIENCE_PROJECTION

@@ -20,7 +20,7 @@ from tapebook.archive.archives.s3 import BucketArchive
 from tapebook.desk import roles
 from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.canonical import content_key
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction
 from tapebook.ingest.compaction import RowMover

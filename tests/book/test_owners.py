@@ -15,10 +15,10 @@ from tapebook.book.store import Book
 from tapebook.decision import EngineAnswer
 from tapebook.desk import control
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.order import SpotFill
 from tapebook.domain.position import Portfolio
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE
 from tapebook.errors import UnknownName
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import tick

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from tapebook.broker import BrokerAccount, BrokerActivity
 from tapebook.broker.brokers import paper
 from tapebook.broker.simulation import MarginWindow, MarginWindows
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8
 from tapebook.domain.order import Fill, FillRule
+from tapebook.domain.units import E8, MINUTE
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, activity, bar, held, mid, order
 
 

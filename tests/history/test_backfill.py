@@ -16,10 +16,9 @@ from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.db import Query, Row
 from tapebook.db.sqlite import SqliteDatabase
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid, Observation
-from tapebook.domain.money import E8
 from tapebook.domain.order import Fill
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, iso_text, parse_instant
 from tapebook.errors import BadInput
 from tapebook.history.book_import import FillsReport
 from tapebook.history.fill_files import read_fill_rows

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tapebook.domain.agent import LayerRow
-from tapebook.domain.instants import DAY, HOUR, parse_instant
+from tapebook.domain.units import DAY, HOUR, parse_instant
 from tapebook.horizons import rows as module
 from tapebook.horizons.contexts import ContextStore, LayerConnection
 from tapebook.horizons.layers import ContextLayer

@@ -7,9 +7,9 @@ import pytest
 from tapebook.decision import EngineAnswer
 from tapebook.desk import control
 from tapebook.desk.agents import add_agent, edit_agent, remove_agent
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.domain.market import Gap
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, HOUR, MINUTE, iso_text
 from tapebook.errors import BadInput, StoreFailed
 from tapebook.library import document_texts as docs
 from tapebook.library import log_documents

@@ -9,10 +9,9 @@ from tapebook.book.events import draft_event
 from tapebook.book.materializer import TradeCause, settle_fill
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill
+from tapebook.domain.units import E6, E8, HOUR, MINUTE, parse_instant
 from tapebook.home import make_home
 from tapebook.tape.view import View
 from tapebook.tick.quotes import account_activity

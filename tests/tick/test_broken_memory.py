@@ -20,10 +20,9 @@ from tapebook.clock import VirtualClock
 from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, SkillNote
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE
 from tapebook.errors import Busy, Damaged, StaleWriter, StoreFailed
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs

@@ -21,10 +21,9 @@ from tapebook.desk.agents import DeploymentDirectory
 from tapebook.desk.executor import Executor
 from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile, RiskCaps
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Increments, Order
 from tapebook.domain.position import Portfolio
+from tapebook.domain.units import E6, E8, MINUTE
 from tapebook.errors import BadInput
 from tapebook.library.log_documents import write_log_documents
 from tapebook.log import Draft, Event

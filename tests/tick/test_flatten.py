@@ -7,7 +7,7 @@ import pytest
 
 from tapebook.desk import control
 from tapebook.desk.control import FlattenReport
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.log import Draft
 from tapebook.tick.execute import execute_orders
 from tests.desk.desks import Desk, desk, holding, reply

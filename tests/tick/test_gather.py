@@ -14,12 +14,12 @@ from tapebook.clock import VirtualClock
 from tapebook.context import CURRENT_RENDERER, PACKET_VERSIONS, MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.context.assemble import RENDERER_SECTIONS, ROOM_OF_SECTION
 from tapebook.domain.agent import ContextProfile, Deployment, parse_memory
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import FeatureRow
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.tape.features import regime_of
+from tapebook.tape.bars import regime_of
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.decide import Slot
@@ -108,7 +108,7 @@ def test_agents_due_together_read_the_market_once(rooms: Rooms, monkeypatch: pyt
 def test_market_that_was_not_read_whole_is_not_shared(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = MarketCache()
     with monkeypatch.context() as patch:
-        patch.setattr(Tape, "feature", failing)
+        patch.setattr(Tape, "facts", failing)
         assert now(rooms, quick(rooms), shelf=shelf).degraded == ("features",)
     assert len(shelf) == 0
     whole = now(rooms, quick(rooms), shelf=shelf)
@@ -121,7 +121,7 @@ def test_market_that_was_not_read_whole_is_not_shared(rooms: Rooms, monkeypatch:
 
 EMPTY = ((), None, (None, None, ()))
 OPTIONAL: dict[str, tuple[str, str, Callable[[Situation], object]]] = {
-    "features": ("tape", "feature", lambda it: (it.market.liquidity, it.market.context, it.market.features)),
+    "features": ("tape", "facts", lambda it: (it.market.liquidity, it.market.context, it.market.features)),
     "activity": ("book", "session", lambda found: found.activity),
     "recent_trades": ("book", "closed_trades", lambda found: found.closed_trades),
     "last_decision": ("book", "last_run", lambda found: found.last_run),

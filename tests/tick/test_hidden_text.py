@@ -5,8 +5,8 @@ from pathlib import Path
 import tapebook
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import AgentProfile, Deployment, Note
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import MINUTE
 from tapebook.lab.replay import replay_runs
 from tapebook.lessons import SLOTS, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_written

@@ -18,9 +18,8 @@ from tapebook.decision import EngineAnswer
 from tapebook.decision.guard import RULES
 from tapebook.desk import control
 from tapebook.domain.agent import AgentProfile, RiskCaps
-from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order
+from tapebook.domain.units import E6, E8, HOUR, MINUTE
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import conclude_decision, prepare_decision

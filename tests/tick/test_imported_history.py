@@ -19,11 +19,10 @@ from tapebook.book.events import FillObserved, FundingObserved, OrderEnded, Orde
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
-from tapebook.domain.money import E6, E8, E12
 from tapebook.domain.order import FillRule
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, E6, E8, E12, HOUR, MINUTE, parse_instant
 from tapebook.history.transfer import import_file
 from tapebook.home import make_home
 from tapebook.tape.forward_tape import ForwardTape

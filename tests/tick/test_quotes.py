@@ -13,11 +13,10 @@ from tapebook.broker import BrokerAccount
 from tapebook.broker.brokers import paper
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order, OrderType
 from tapebook.domain.position import Position
+from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape import forward_tape
 from tapebook.tape.forward_tape import ForwardTape

@@ -10,9 +10,9 @@ import pytest
 from tapebook.book.decision_queue import StoredReplies
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import Deployment, RiskCaps
-from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage, Vote
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.lab.explain import explain_run
 from tapebook.tick.decide import PreparedDecision, Slot, store_answer, stored_answer
 from tapebook.tick.story import conclude_decision, prepare_decision, tick

@@ -12,9 +12,9 @@ from tapebook.api.open_home import OpenHome
 from tapebook.decision import EngineAnswer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceSettings, ReflectionSettings
-from tapebook.domain.instants import HOUR
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, SlotMark
+from tapebook.domain.units import HOUR
 from tapebook.experience.twin_memory import TwinMemory, TwinsBySymbol, twin_differences
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import PreparedDecision, Slot

@@ -31,12 +31,11 @@ from tapebook.clock import SystemClock
 from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import SECOND, floor_to_step, iso_text
 from tapebook.domain.market import Candle, Mid, Observation
-from tapebook.domain.money import E6, E8, to_units
 from tapebook.domain.order import BrokerEvent, Fill, Order, OrderEnd, Side
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import ActionKind, DecisionRun
+from tapebook.domain.units import E6, E8, SECOND, floor_to_step, iso_text, to_units
 from tapebook.domain.views import FillView, RecordedRunView, fill_view
 from tapebook.errors import BadInput, StaleWriter, UnknownName
 from tapebook.home import exclusive_lock, shared_lock

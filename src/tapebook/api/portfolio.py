@@ -17,9 +17,8 @@ from tapebook.backtest.equity import EquityCache, EquityPoint, deepest_drawdown,
 from tapebook.book.materializer import Account, day_start
 from tapebook.book.pages import BookPages
 from tapebook.domain.agent import Deployment, deployment_id, is_dry_run
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.position import Position
+from tapebook.domain.units import E6, E8, iso_text, notional_usd_e6
 from tapebook.domain.views import OrderView
 from tapebook.errors import BadInput
 from tapebook.lab.explain import known_order_view

@@ -12,9 +12,9 @@ from tapebook.book.pages import BookPages
 from tapebook.broker.port import trades_elsewhere
 from tapebook.context import Preview, assemble_packet, preview_packet
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.units import iso_text
 from tapebook.domain.views import ExplainedRunView, Page, RecordedRunView, RunComparison
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import shared_lock

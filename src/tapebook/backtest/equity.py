@@ -19,8 +19,7 @@ from typing import NamedTuple
 from tapebook.backtest.book_range import BookRange
 from tapebook.domain.agent import Deployment
 from tapebook.domain.estimate import Estimate
-from tapebook.domain.instants import DAY
-from tapebook.domain.money import divide_half_even
+from tapebook.domain.units import DAY, divide_half_even
 from tapebook.tape.view import GRACE_MS, View
 from tapebook.tick.quotes import position_marks
 from tapebook.wiring import Rooms

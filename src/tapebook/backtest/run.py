@@ -31,7 +31,7 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.db import Database
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import Deployment, deployment_id
-from tapebook.domain.instants import HOUR
+from tapebook.domain.units import HOUR
 from tapebook.errors import SpendLimit
 from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock

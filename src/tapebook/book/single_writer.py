@@ -20,10 +20,10 @@ from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Ses
 from tapebook.book.records import NO_LIMIT
 from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, AgentRecord, Book
 from tapebook.db import Database
-from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.order import Order
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
+from tapebook.domain.units import DAY, HOUR
 from tapebook.log import Draft, Event
 from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import StreamSetBack

@@ -19,10 +19,10 @@ from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Ses
 from tapebook.book.records import NO_LIMIT, QUERIES, BookRecords, closed_trade_of_row, order_of_row
 from tapebook.db import Database, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
-from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, SlotMark, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.units import DAY, HOUR, floor_to_step, iso_text
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack

@@ -42,9 +42,7 @@ from tapebook.broker.margin import (
 from tapebook.broker.matching import GRACE_MS, Match, market_price_e8, match_order
 from tapebook.broker.port import BookedAccount, BrokerActivity, OpenOrder, PaperTerms, Quotes, Settlement
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E12, divide_half_even, notional_usd_e6
 from tapebook.domain.order import (
     BrokerEvent,
     Fill,
@@ -56,6 +54,7 @@ from tapebook.domain.order import (
     OrderEndStatus,
 )
 from tapebook.domain.position import Portfolio, Position, position_after_fill
+from tapebook.domain.units import E12, HOUR, MINUTE, SECOND, divide_half_even, notional_usd_e6
 
 FUNDING_WAIT_MS = HOUR
 """A funding rate that is not known so long after its hour is left out."""

@@ -18,10 +18,9 @@ from tapebook.broker.port import trades_elsewhere
 from tapebook.context import oversize_problems
 from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
-from tapebook.domain.instants import iso_text
 from tapebook.domain.market import TRADED_KINDS
-from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.domain.text import plural, sanitise_lines
+from tapebook.domain.units import E6, decimal_text, iso_text, notional_usd_e6
 from tapebook.errors import BadInput
 from tapebook.library.entries import ManualFiles, write_manual_file
 from tapebook.settings.profiles import apply_settings, differences, require_name

@@ -19,8 +19,8 @@ from tapebook.desk.executor import Executor
 from tapebook.desk.librarian import PACKED_AFTER_MS, Librarian
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
-from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
+from tapebook.domain.units import iso_text
 from tapebook.errors import DatabaseAway, Retry
 from tapebook.log.store import is_clock_set_back
 from tapebook.wiring import Rooms

@@ -28,9 +28,9 @@ from tapebook.book.decision_queue import KnownAsOf, QueuedDecision
 from tapebook.context import MarketCache
 from tapebook.decision import Engine, EngineAnswer
 from tapebook.domain.agent import Deployment, agent_name_of, deployment_id
-from tapebook.domain.instants import floor_to_step
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural
+from tapebook.domain.units import floor_to_step
 from tapebook.errors import BrokerAway, DatabaseAway, Retry, Stop, UnknownName
 from tapebook.log import Lease, Stream
 from tapebook.log.store import is_clock_set_back

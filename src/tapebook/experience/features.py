@@ -29,9 +29,8 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
-from tapebook.domain.money import E12
+from tapebook.domain.units import DAY, E12, HOUR, MINUTE, floor_to_step
 from tapebook.experience.records import Outcome
 
 HALF_HOUR = 30 * MINUTE

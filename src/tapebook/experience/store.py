@@ -20,10 +20,10 @@ import msgspec
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import ExperienceRow, ExperienceSettings
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import DAY
 from tapebook.domain.market import LookbackBars
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY
 from tapebook.experience import events
 from tapebook.experience import events as ev
 from tapebook.experience.events import ForgetTerms, SeenFeatures

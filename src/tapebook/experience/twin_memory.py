@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from tapebook.db import Database, Queries
-from tapebook.domain.instants import DAY
 from tapebook.domain.run import DecisionRun, Vote
+from tapebook.domain.units import DAY
 from tapebook.experience.events import TwinsKept, draft
 from tapebook.experience.twins import MarkCache, SymbolTwins, twins_after
 from tapebook.log import Draft

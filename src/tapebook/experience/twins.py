@@ -38,8 +38,6 @@ from operator import add, attrgetter, mul
 import msgspec
 
 from tapebook.domain.agent import ExperienceRow
-from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.money import decimal_text, divide_half_even
 from tapebook.domain.run import SlotMark
 from tapebook.domain.targets import (
     FULL_E4,
@@ -48,6 +46,7 @@ from tapebook.domain.targets import (
     position_after_e4,
     weighted_target_e4,
 )
+from tapebook.domain.units import DAY, HOUR, decimal_text, divide_half_even
 
 E9 = 10**9
 _NAME = attrgetter("name")

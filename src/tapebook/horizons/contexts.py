@@ -23,8 +23,7 @@ import msgspec
 from tapebook.clock import SystemClock
 from tapebook.db import Database, migrate
 from tapebook.db import connect as open_database
-from tapebook.domain.instants import DAY
-from tapebook.domain.money import E6, divide_half_even, to_units
+from tapebook.domain.units import DAY, E6, divide_half_even, to_units
 from tapebook.errors import BadInput
 from tapebook.horizons import events as ev
 from tapebook.horizons.aggregate import Aggregate, Sums, running_total_of

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import DAY, floor_to_step
+from tapebook.domain.units import DAY, floor_to_step
 from tapebook.horizons import events as ev
 from tapebook.horizons.aggregate import EMPTY_AGGREGATE, Aggregate, fold_spans
 from tapebook.horizons.events import PeriodFold, TimeframeValues

@@ -20,10 +20,9 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.agent import LayerRow
-from tapebook.domain.instants import DAY, floor_to_step
-from tapebook.domain.money import E6, decimal_text, to_units
 from tapebook.domain.position import ClosedTrade, Position
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E6, decimal_text, floor_to_step, to_units
 from tapebook.horizons.layers import LAYER_SPECS, ContextLayer, period_of
 from tapebook.horizons.markets import MarketDays, sector_of
 from tapebook.horizons.rollup import NO_VALUE, LeafSource, catch_up, expire_layers

@@ -31,7 +31,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Damaged, StaleWriter
 from tapebook.log.event import (
     GENESIS,

@@ -50,14 +50,13 @@ from tapebook.decision import (
 )
 from tapebook.domain.agent import AgentProfile, Deployment, is_dry_run
 from tapebook.domain.canonical import canonical_json, sha256_hex
-from tapebook.domain.instants import DAY, floor_to_step, iso_text
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
 from tapebook.domain.position import Portfolio
 from tapebook.domain.run import Action, Activity, DecisionRun, RunStatus, Trigger, Usage, Verdict, Vote
 from tapebook.domain.text import short_line
+from tapebook.domain.units import DAY, E6, decimal_text, floor_to_step, iso_text, notional_usd_e6, short_price
 from tapebook.errors import Fix
 from tapebook.log import Draft
 from tapebook.tape.store import Tape

@@ -50,10 +50,10 @@ from tapebook.book.store import AccountSnapshot
 from tapebook.broker import BookedAccount, BrokerAccount, Exposure, OrderState
 from tapebook.decision import gate_order
 from tapebook.domain.agent import Deployment
-from tapebook.domain.money import E8, decimal_text
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
 from tapebook.domain.run import RunStatus, Verdict
 from tapebook.domain.text import short_line
+from tapebook.domain.units import E8, decimal_text
 from tapebook.lessons import NO_LESSONS
 from tapebook.log import Draft
 from tapebook.tape.view import View

@@ -15,8 +15,8 @@ import msgspec
 from tapebook.book.events import EVENT_KINDS, TradeClosed
 from tapebook.domain.agent import Deployment, Note
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import DAY
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import DAY
 from tapebook.errors import Retry, Stop
 from tapebook.experience.events import draft_snapshot_taken
 from tapebook.experience.records import ChunkSnapshot, records_from_scratch, snapshot_of

@@ -33,12 +33,11 @@ from tapebook.domain.agent import (
     SkillNote,
 )
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
-from tapebook.domain.money import E12
 from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.text import sanitise_lines
+from tapebook.domain.units import E12, HOUR
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
     HALF_HOUR,
@@ -70,7 +69,7 @@ from tapebook.search.index import RULES, decode_search_terms
 from tapebook.search.text import ShownTexts
 from tapebook.settings.config import Config
 from tapebook.settings.profiles import SKILL_NAME
-from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.bars import RegimeClassifier
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms

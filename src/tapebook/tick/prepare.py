@@ -22,7 +22,6 @@ import msgspec
 from tapebook.book.materializer import Account
 from tapebook.book.store import Book
 from tapebook.context import (
-    CURRENT_RENDERER,
     CURRENT_VERSION,
     Feature,
     Market,
@@ -30,7 +29,6 @@ from tapebook.context import (
     MarketKey,
     PacketVersion,
     Situation,
-    version_of,
 )
 from tapebook.context.market_sections import feature_line
 from tapebook.domain.agent import (
@@ -43,7 +41,6 @@ from tapebook.domain.agent import (
     Subscriptions,
 )
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
@@ -51,13 +48,14 @@ from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import QUOTES, short_line
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.log.store import StreamSetBack
 from tapebook.search.index import decode_search_terms
 from tapebook.tape import features as tape_features
-from tapebook.tape.bars import FinishedBars, finished_bars
-from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_of, settled_pressure, to_metrics
+from tapebook.tape.bars import FinishedBars, RegimeClassifier, finished_bars, regime_of
+from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
@@ -214,7 +212,7 @@ def with_features(
         context = tape.newest(AssetContext, symbol, view=view)
         stored_at = context.bucket_ts if context else 0
         for name, family in FEATURE_FAMILIES.items():
-            row = tape.feature(family, symbol, view=view)
+            row = tape.newest(family, symbol, view=view)
             if row is None:
                 continue
             try:
@@ -403,14 +401,14 @@ def gather_situation(
     watermarks: Watermarks,
     skip: Iterable[str] = (),
     shelf: MarketCache | None = None,
-    renderer: int = CURRENT_RENDERER,
+    version: PacketVersion = CURRENT_VERSION,
     optional: OptionalReads | None = None,
 ) -> Situation:
     """Everything one decision may know, and nothing beyond its watermarks; a shelf offers markets read before.
 
     `optional` has what failed already, and is told what fails here and why; without it, `skip` says what is left out.
     """
-    view, version = View(as_of, watermarks.tape), version_of(renderer)
+    view = View(as_of, watermarks.tape)
     optional = optional or OptionalReads(list(skip))
     market = _read_shared_market(rooms, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
@@ -444,7 +442,7 @@ def gather_situation(
         open_trades=account.open_trades,
         working=working,
         degraded=tuple(optional.degraded),
-        renderer=renderer,
+        renderer=version.renderer,
         cost_ppm=trade_cost_ppm(rooms, market),
         **memory,
     )

@@ -23,12 +23,11 @@ import msgspec
 from tapebook.book.materializer import Account, Session, activity_of_session
 from tapebook.book.store import Book
 from tapebook.broker import MarketListing, OrderBook, Settlement
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
-from tapebook.domain.money import E6
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Position, PriceRange
 from tapebook.domain.run import Activity
+from tapebook.domain.units import DAY, E6, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.tape.registry import ASSETS
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
