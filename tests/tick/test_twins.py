@@ -54,7 +54,7 @@ ENSEMBLE = EnsembleEngine([("bull", Says("long")), ("bear", Says("short"))])
 
 def ask(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     """What the two come to."""
-    return ENSEMBLE.decide(opened.packet)
+    return ENSEMBLE.decide(opened.packet())
 
 
 class Alternates:
@@ -73,7 +73,7 @@ RESTLESS = EnsembleEngine([("bull", Says("long")), ("bear", Says("short")), ("co
 
 def ask_restless(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     """What the two come to with a third that changes its mind all the time."""
-    return RESTLESS.decide(opened.packet)
+    return RESTLESS.decide(opened.packet())
 
 
 def decide(floor: Desk, agent: Deployment, price: float, *, restless: bool = False) -> DecisionRun:
