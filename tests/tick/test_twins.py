@@ -16,7 +16,6 @@ from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.units import HOUR
 from tapebook.experience.memories import TwinMemory, twin_differences
-from tapebook.experience.twin_memory import TwinMemory, TwinsBySymbol, twin_differences
 from tapebook.experience.twins import TwinsBySymbol
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import PreparedDecision, Slot
