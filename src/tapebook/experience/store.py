@@ -451,9 +451,12 @@ class Experience:
 
     def set_lookbacks_ahead(self, found: dict[LookbackKey, LookbackBars]) -> None:
         """Keeps the bars of moments to come, and reads their features: in a row that takes half the time."""
-        self.lookbacks_ahead = found
+        self.lookbacks_ahead, last = found, None
         for key, bars in found.items():
-            self._readers[key[0]](bars)
+            # Those of one half hour are the same object.
+            if bars is not last:
+                self._readers[key[0]](bars)
+            last = bars
 
     def lookback_cutter(self, symbol: str) -> LastCall[RawBars, LookbackBars]:
         """What cuts the newest bars of a symbol to those of its moment; bars it was given last give the same again."""
