@@ -90,7 +90,9 @@ class StreamState:
 
     def closed_on_day(self, as_of: int) -> list[ClosedTrade]:
         """The trades that ended on the day of a moment, oldest exit first; the same list until there is one more."""
-        day, known = day_start(as_of), (day_start(as_of), len(self.closed))
+        # What `day_start` gives, written out: every decision asks.
+        day = as_of - as_of % DAY
+        known = (day, len(self.closed))
         if self._closed_today[0] != known:
             # Exits are told in the order of time, but for those of one reconciliation.
             since = takewhile(lambda trade: trade.exit_tick_at >= day - DAY, reversed(self.closed))

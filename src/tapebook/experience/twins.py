@@ -34,8 +34,7 @@ The twins of a deployment are a function of the runs of its stream (`fold_run`).
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
-from functools import cache
-from math import gcd, log
+from math import log
 from operator import add, attrgetter, mul
 
 import msgspec
@@ -321,22 +320,14 @@ def _share_out(row: Sequence[int], factors: Sequence[int], grown: int, share: in
     if cash > most:
         given, cash = given + cash - most, most
     # The priors of members are alike, and integers so large are slow to divide.
-    to_each, to_equal, free = _shares_given(len(row) - 2)
+    members = len(row) - 2
+    to_each = (ONE - CASH_PRIOR - EQUAL_PRIOR) // max(1, members)
+    free = EQUAL_PRIOR + to_each * members
     to_member = given * to_each // free
     shared = [p * kept // ONE + to_member for p in earned]
     # These two have other priors than members; cash shares nothing.
-    shared[0], shared[1] = cash, shared[1] - to_member + given * to_equal // free
+    shared[0], shared[1] = cash, shared[1] - to_member + given * EQUAL_PRIOR // free
     return tuple(shared), earned[0]
-
-
-@cache
-def _shares_given(members: int) -> tuple[int, int, int]:
-    """What each of so many members gets of what is shared out, what `equal` gets, and of how many parts."""
-    to_each = (ONE - CASH_PRIOR - EQUAL_PRIOR) // max(1, members)
-    free = EQUAL_PRIOR + to_each * members
-    # In the smallest numbers: large ones are slow to divide by.
-    part = gcd(to_each, EQUAL_PRIOR, free)
-    return to_each // part, EQUAL_PRIOR // part, free // part
 
 
 def _begin_again(twins: SymbolTwins, rate_e6: int) -> SymbolTwins:

@@ -99,7 +99,12 @@ def experience_for(
     records = rooms.experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
-    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent, version)
+    position = portfolio.positions.get(market.symbol)
+    held = 0 if position is None else 1 if position.size_e8 > 0 else -1
+    # Who is to be trusted or not: the members of an ensemble, or the engine itself.
+    agent, usual = deployment.agent, MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
+    engine = agent.engine or rooms.config.engine.default
+    providers = (agent.members or usual) if engine == "ensemble" else (engine,)
     if version.lookbacks:
         seen = moment_of(rooms.experience, market)
         vector = None if seen is None else seen.vector
@@ -238,19 +243,6 @@ def _feature_vector_cache(
         )
 
     return LastCall(read)
-
-
-def _providers(rooms: Rooms, agent: AgentProfile, version: PacketVersion) -> tuple[str, ...]:
-    """Who is to be trusted or not: the members of an ensemble, or the engine itself."""
-    engine = agent.engine or rooms.config.engine.default
-    usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
-    return (agent.members or usual) if engine == "ensemble" else (engine,)
-
-
-def _held_sign(market: Market, portfolio: Portfolio) -> int:
-    """1 for long, -1 for short."""
-    held = portfolio.positions.get(market.symbol)
-    return 0 if held is None else 1 if held.size_e8 > 0 else -1
 
 
 class BookDays:
