@@ -293,7 +293,7 @@ def test_comments_are_few_but_there() -> None:
 # Texts whose bytes are kept: packets, documents, verdicts and errors of runs, and the names of what is compared.
 KEPT_TEXTS = (
     *("context/", "decision/", "experience/rows.py", "horizons/rows.py", "library/document_texts.py"),
-    *("tick/record.py", "lessons/", "sources/"),
+    *("tick/decide.py", "lessons/", "sources/"),
 )
 COUNTED = re.compile(
     r" (rows|trades|decisions|runs|events|symbols|streams|objects|fills|orders|files|documents|chunks|bars|times|slots|"

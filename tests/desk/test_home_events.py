@@ -20,8 +20,7 @@ from tapebook.domain.units import E8, MINUTE, SECOND
 from tapebook.errors import DatabaseAway
 from tapebook.lessons.notes import draft_note_refused
 from tapebook.tape.source import SourceProblem
-from tapebook.tick.decide import Slot
-from tapebook.tick.record import record_unmade_runs
+from tapebook.tick.decide import Slot, record_unmade_runs
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 from tests.desk.desks import START, Desk, desk, reply

@@ -15,8 +15,7 @@ from tapebook.library import document_texts as docs
 from tapebook.library import log_documents
 from tapebook.library.log_documents import write_log_documents
 from tapebook.library.search import search_documents
-from tapebook.tick.decide import Slot
-from tapebook.tick.record import record_unmade_runs
+from tapebook.tick.decide import Slot, record_unmade_runs
 from tapebook.tick.story import tick
 from tests.desk.desks import START, desk, reply
 from tests.library.libraries import ANN, Library, library, with_note

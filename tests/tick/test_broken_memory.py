@@ -187,7 +187,7 @@ PLACES += [
 PLACES += [
     "tapebook.tick.prepare.trust_for",
     "rooms.notes.last_reflection",
-    "tapebook.tick.record.moment_drafts",
+    "tapebook.tick.decide.moment_drafts",
     "tapebook.tick.execute.lessons_for",
 ]
 
@@ -220,7 +220,7 @@ def test_causes_are_few_short_and_without_keys(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_read_that_was_left_out_is_not_tried() -> None:
-    optional = OptionalReads(("lessons",), causes=("learning layers: KeyError",))
+    optional = OptionalReads(["lessons"], causes=["learning layers: KeyError"])
     assert optional.read_or_default("lessons", 7, broken(ValueError())) == 7
     assert optional.read_or_default("other", 0, lambda: 1) == 1
     assert (optional.degraded, optional.causes) == (["lessons"], ["learning layers: KeyError"])
@@ -262,7 +262,7 @@ def test_nothing_grows_while_nobody_knows_what_was_done_today(full: Full, monkey
 
 def test_a_sighting_that_fails_costs_no_order(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        break_it(patch, full.rooms, "tapebook.tick.record.moment_drafts", ValueError("no shape"))
+        break_it(patch, full.rooms, "tapebook.tick.decide.moment_drafts", ValueError("no shape"))
         run = full.decide(reply("open", "long", 100, symbol="BTC"))
     assert run.status == "placed" and run.degraded == () and run.degraded_causes == ("sighting: ValueError: no shape",)
     full.floor.later(10_000, BTC=100, ETH=100)

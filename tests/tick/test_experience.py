@@ -99,7 +99,7 @@ class Market:
         return Slot(self._agent, "BTC", self._floor.clock.now())
 
     def _ask(self, _rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-        return self._ensemble.decide(opened.packet)
+        return self._ensemble.decide(opened.packet())
 
     def _bars(self, drift: float) -> float:
         self._floor.later(BARS * MINUTE)

@@ -24,7 +24,7 @@ from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.decide import Slot
 from tapebook.tick.prepare import gather_situation, regime_at, watermarks_now
-from tapebook.tick.quotes import activity_as_of
+from tapebook.tick.quotes import account_activity
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 from tests.caches import forget
@@ -290,7 +290,9 @@ def test_activity_for_the_guard_is_the_packets(rooms: Rooms) -> None:
     deployment = quick(rooms)
     found = now(rooms, deployment)
     assert found.activity is not None and found.activity.executed_today > 0
-    assert activity_as_of(rooms, deployment, found.watermarks.book, found.as_of) == found.activity
+    account, view = rooms.book.account(deployment.id, seq=found.watermarks.book), View(found.as_of)
+    again = account_activity(rooms.book, rooms.tape, deployment.id, account, view=view, memory=rooms.memory)
+    assert again == found.activity
 
 
 def test_nothing_is_held_when_the_default_profile_asks(rooms: Rooms) -> None:

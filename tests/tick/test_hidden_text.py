@@ -58,7 +58,7 @@ def packet_of_next_tick(floor: Desk, deployment: Deployment) -> Packet:
     given: list[Packet] = []
 
     def ask(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-        given.append(opened.packet)
+        given.append(opened.packet())
         return EngineAnswer(reply("hold", reason="seen"))
 
     run = tick(floor.rooms, Slot(deployment, "BTC", floor.clock.now()), ask=ask)

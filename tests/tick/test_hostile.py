@@ -149,7 +149,8 @@ def storm(floor: Desk, *, seed: int, count: int) -> Ledger:
         symbol = chance.choice(AGENT.watchlist)
         if chance.random() < (0.1 if halted else 0.005):
             halted = _switched(floor, halted=halted, subject=chance.choice(["", target.id]))
-        asked = PreparedDecision(Slot(target, symbol, floor.clock.now()), opened.situation)
+        slot = Slot(target, symbol, floor.clock.now())
+        asked = PreparedDecision(slot, slot.run_id(), opened.situation, written=opened.packet())
         ledger.read()
         conclude_decision(floor.rooms, asked, EngineAnswer(next(replies)))
         ledger.read()

@@ -222,7 +222,7 @@ def test_price_of_a_packet_is_as_old_as_its_bar(tmp_path: Path) -> None:
         before = next(bar for bar in bars if bar.end == START)
         assert opened.situation.market.mid == Mid("BTC", START, before.close_e8)
         assert opened.situation.marks == {"BTC": before.close_e8}
-        shown = opened.packet.section("market")
+        shown = opened.packet().section("market")
         assert shown is not None and ("price_age_s", "2") in shown.rows
         limits = limits_now(rooms, slot, before=opened.situation)
         assert (limits.data_age_ms, limits.mark_e8) == (GRACE_MS, before.close_e8)

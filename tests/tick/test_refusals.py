@@ -41,7 +41,7 @@ class Desk:
         told: list[str] = []
 
         def answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-            told.append(opened.packet.text)
+            told.append(opened.packet().text)
             return EngineAnswer(reply)
 
         self.pass_time(0)

@@ -80,7 +80,8 @@ class Runs(HomePart):
                 moment = rooms.clock.now() if at is None else self._home.moment(at)
                 slot = Slot(deploy_agent(rooms, agent), symbol, moment, trigger="manual")
                 run = tick(rooms, slot, ask=ask_with_heartbeat)
-                shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
+                if slot.deployment.agent.shadow is not None:
+                    shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
             if rooms.book.working_orders(deployment.id) and self._home.play_market_on([deployment.id]):
                 return rooms.book.run(run.run_id) or run
             return run

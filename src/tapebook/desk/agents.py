@@ -26,7 +26,7 @@ from tapebook.library.entries import ManualFiles, write_manual_file
 from tapebook.settings.profiles import apply_settings, differences, require_name
 from tapebook.tape.registry import ListedAsset
 from tapebook.tape.view import View
-from tapebook.tick.quotes import TapeQuotes, position_marks
+from tapebook.tick.quotes import position_marks
 from tapebook.wiring import Rooms
 
 
@@ -305,7 +305,7 @@ def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile
     placed = [order.symbol for order, sent in rooms.book.working_orders(deployment) if sent and order.run_id]
     alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
     when = "while it is disabled" if stopped and not moved else "any more"
-    marks = position_marks(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
+    marks = position_marks(rooms.tape, held.values(), view=View(rooms.clock.now()))
     warnings = []
     for symbol in sorted(alone):
         command = f"`tapebook flatten {after.name} --symbol {symbol}`"

@@ -45,7 +45,7 @@ from tapebook.experience.features import (
     seen_moment,
     unpack_features,
 )
-from tapebook.experience.moment_notes import MomentNotes, NewestMoment
+from tapebook.experience.memories import MomentNotes, NewestMoment, TwinMemory
 from tapebook.experience.records import (
     ALL,
     ASSET,
@@ -76,7 +76,6 @@ from tapebook.experience.rows import (
     stable_rows,
 )
 from tapebook.experience.similar import PastTrade, SimilarPast
-from tapebook.experience.twin_memory import TwinMemory
 from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
