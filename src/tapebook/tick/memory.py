@@ -55,7 +55,16 @@ from tapebook.experience import (
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
-from tapebook.horizons import Aggregate, ChangedDay, HeldNow, Period, RollupTerms, exit_of, leaf_of
+from tapebook.horizons import (
+    Aggregate,
+    ChangedDay,
+    HeldNow,
+    Period,
+    RollupTerms,
+    exit_of,
+    leaf_of,
+    roll_up_finished_days,
+)
 from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
@@ -304,7 +313,8 @@ def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]
     quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
     if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
         return []
-    return rooms.horizons.roll_up_finished_days(
+    return roll_up_finished_days(
+        rooms.horizons,
         BookDays(rooms.book),
         scope,
         seq=seq,
@@ -320,7 +330,8 @@ def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
     No tick waits for that stream, so the librarian of a desk writes them.
     """
     now = rooms.clock.now()
-    return rooms.horizons.roll_up_finished_days(
+    return roll_up_finished_days(
+        rooms.horizons,
         BookDays(rooms.book),
         "",
         seq=seq,
