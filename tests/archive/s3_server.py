@@ -163,7 +163,13 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     """A server that runs."""
     server = S3Server(folder)
     try:
-        server.start()
+        try:
+            server.start()
+        except AssertionError:
+            # Between finding a free port and taking it, others of this machine may take it.
+            server.stop()
+            server = S3Server(folder)
+            server.start()
         yield server
     finally:
         server.stop()
