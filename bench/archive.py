@@ -26,8 +26,8 @@ from tapebook import anchors
 from tapebook.anchors import AnchorTimer
 from tapebook.clock import VirtualClock
 from tapebook.desk import demo
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import StoreFailed
 from tapebook.home import DEMO_START
 from tapebook.ingest import stepwise

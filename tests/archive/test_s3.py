@@ -24,7 +24,7 @@ from tapebook.desk import roles
 from tapebook.desk.document_writes import append_entry
 from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.canonical import content_key
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction
 from tapebook.ingest.compaction import RowMover

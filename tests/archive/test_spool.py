@@ -19,7 +19,7 @@ from tapebook.archive.packs import make_pack, pack_key, pack_places, packed_grou
 from tapebook.archive.spool import Segments, locked_segment, longest_wait_ms, segment_files
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.domain.canonical import content_key
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tests.matrix import examples
 

@@ -14,9 +14,9 @@ from tapebook.decision import EngineAnswer
 from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Usage
+from tapebook.domain.units import MINUTE
 from tapebook.errors import StoreFailed
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import replay_runs

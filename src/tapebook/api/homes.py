@@ -14,9 +14,9 @@ from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms, back
 from tapebook.desk.backup import restore_home as restore_from
 from tapebook.desk.librarian import clean_archive
 from tapebook.desk.verify import rebuild_book, verify_home
-from tapebook.domain.instants import HOUR
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural, redact_passwords
+from tapebook.domain.units import HOUR
 from tapebook.errors import StoreFailed
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.log import Finding, RebuiltTables

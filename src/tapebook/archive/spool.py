@@ -56,7 +56,7 @@ from tapebook.archive.port import (
 )
 from tapebook.domain import files
 from tapebook.domain.canonical import CONTENT_PREFIX, content_key
-from tapebook.domain.instants import HOUR
+from tapebook.domain.units import HOUR
 from tapebook.errors import Damaged, StoreFailed
 
 SEGMENT_SUFFIX = ".seg"
@@ -486,7 +486,12 @@ class SpooledArchive:
             keys.append(key)
             if key not in self._stored_cache:
                 new[key] = content
-        problem = _error_of(partial(self._segments.append, new)) if new else None
+        problem: Exception | None = None
+        try:
+            if new:
+                self._segments.append(new)
+        except OSError as error:
+            problem = error
         if problem is not None and self._archive.is_local:
             problem = problem if _error_of(partial(self._archive.create_all, new)) else None
         if problem is None:

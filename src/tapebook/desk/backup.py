@@ -28,8 +28,8 @@ from tapebook.db import Database, connect
 from tapebook.db.copies import copy_to_file, load_file
 from tapebook.desk.verify import verify_home
 from tapebook.domain import files
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.text import plural, redact_passwords
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Damaged, DatabaseAway, HomeError, StoreFailed, TapebookError
 from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home
 from tapebook.log import Log, Stream

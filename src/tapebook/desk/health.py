@@ -12,9 +12,9 @@ from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
 from tapebook.desk.archive_repair import compare_archive
 from tapebook.desk.backup import backup_store
 from tapebook.domain.agent import is_dry_run
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
 from tapebook.home import lock_holders, places_open_to_others
 from tapebook.log.store import is_clock_set_back

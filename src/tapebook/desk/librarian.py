@@ -17,8 +17,8 @@ from tapebook.archive import put_cold
 from tapebook.book.events import may_be_archived
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.desk.document_writes import adopt_manual_files
-from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, HOUR, iso_text
 from tapebook.errors import DatabaseAway, Fix, Retry, Stop
 from tapebook.home import shared_lock
 from tapebook.horizons.layers import period_of

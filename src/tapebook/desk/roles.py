@@ -17,7 +17,7 @@ from tapebook.desk.executor import Executor
 from tapebook.desk.librarian import Librarian
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
-from tapebook.domain.instants import iso_text
+from tapebook.domain.units import iso_text
 from tapebook.errors import DatabaseAway, Retry
 from tapebook.log.store import is_clock_set_back
 from tapebook.uploads import SpoolUploads

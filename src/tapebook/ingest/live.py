@@ -8,7 +8,7 @@ import msgspec
 from tapebook.anchors import AnchorTimer
 from tapebook.clock import elapsed_seconds
 from tapebook.database_wait import DatabaseWait
-from tapebook.domain.instants import SECOND, iso_text
+from tapebook.domain.units import SECOND, iso_text
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
 from tapebook.ingest.compaction import RowMover
 from tapebook.ingest.ingester import FactBuffer, Ingester

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 
-from tapebook.domain.instants import iso_text
 from tapebook.domain.text import escape_hidden_characters, plural
+from tapebook.domain.units import iso_text
 from tapebook.surfaces.cli.options import Home, Json, home_folder, open_home
 from tapebook.surfaces.cli.output import Show, complain, one_line, print_json, print_lines, progress
 
