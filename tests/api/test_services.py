@@ -81,6 +81,9 @@ def test_containers_name_files_that_are_there_and_what_they_depend_on(home: Path
             assert set(service.get("depends_on", {})) <= set(found["services"])
             assert all((folder / each).is_file() for each in service.get("env_file", []))
             assert all(each in found["secrets"] for each in service.get("secrets", []))
+            # The home is for its owner alone, and so is what a container reads of it.
+            owner = f"{home.stat().st_uid}:{home.stat().st_gid}" if service["image"] == "tapebook" else None
+            assert service.get("user") == owner
             named = [each.partition(":")[0] for each in service.get("volumes", [])]
             assert all(each in found.get("volumes", {}) or (folder / each).exists() for each in named)
     words = {line.split()[0] for line in (folder / "Dockerfile").read_text().splitlines() if line and line[0] != "#"}

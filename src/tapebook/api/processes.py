@@ -131,6 +131,8 @@ def service_files(home: Path) -> dict[str, str]:
     words = {
         "home": str(home.absolute()),
         "user": getpass.getuser(),
+        # A container reads the home as its owner: nobody else may.
+        "owner": f"{home.stat().st_uid}:{home.stat().st_gid}",
         "program": _program(),
         "version": _installed_version(),
     }
