@@ -144,9 +144,7 @@ class Rooms:
         self.work: Final = DecisionQueue(db, owner=owner, leases=self.leases)
         open_replies = past.replies if past else None
         self.replies: Final = open_replies(db, owner) if open_replies else StoredReplies(db, owner=owner)
-        self.experience: Final = Experience(db, owner=owner, answers=ReadCache(log, EXPERIENCE_PROJECTION.projectors))
-        if alone is not None:
-            alone.add_follower(self.experience.moments.follow)
+        self.experience: Final = self._experience(alone)
         horizons = Horizons(db, owner=owner, answers=ReadCache(log, HORIZONS_PROJECTION.projectors))
         self.horizons: Final = LayerCache(horizons)
         self.notes: Final = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
@@ -181,6 +179,13 @@ class Rooms:
         if alone is not None:
             return SingleWriterBook(alone, self.book_db, owner=self.config.owner)
         return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+
+    def _experience(self, alone: SingleWriterLog | None) -> Experience:
+        answers = ReadCache(self.log, EXPERIENCE_PROJECTION.projectors)
+        experience = Experience(self.book_db, owner=self.config.owner, answers=answers)
+        if alone is not None:
+            alone.add_follower(experience.moments.follow)
+        return experience
 
     def _accept_clock_set_back(self, known_before: int, now: int) -> int:
         """The time of a clock that was set back; Busy when it is this clock that is wrong."""
