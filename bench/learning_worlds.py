@@ -33,8 +33,7 @@ from tapebook.domain.market import Candle
 from tapebook.domain.packet import BarPrices
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.units import DAY, E8, MINUTE, parse_instant
-from tapebook.experience.twin_memory import voted_targets
-from tapebook.experience.twins import SymbolTwins, follower_bound_e9, twins_after, weights_e4
+from tapebook.experience.twins import SymbolTwins, follower_bound_e9, twins_after, voted_targets, weights_e4
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.bars import RegimeClassifier
 from tapebook.tick.trust import runs_of

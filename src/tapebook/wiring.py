@@ -17,7 +17,7 @@ from tapebook.book.single_writer import SingleWriterBook
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.broker import Broker, PaperTerms
-from tapebook.clock import Clock, VirtualClock, elapsed_seconds
+from tapebook.clock import Clock, SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms, make_engine
@@ -130,24 +130,24 @@ class Rooms:
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive = open_archive(self.config.archive.place, home=home, durable=not single_writer)
-        self.archive: Final = SpooledArchive(archive, home / self.config.archive.spool, durable=not single_writer)
+        self.archive: Final = SpooledArchive(
+            archive, home / self.config.archive.spool, now=SystemClock().now, durable=not single_writer
+        )
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
         may_go_back = None if single_writer or clock.never_goes_back else self._accept_clock_set_back
         alone = self._single_writer_log(buffered) if single_writer and buffered is not None else None
-        db, fetch = self.book_db, self.archive.get
+        db, fetch, owner = self.book_db, self.archive.get, self.config.owner
         self.log: Final[Log] = alone or Log(db, PROJECTIONS, clock=clock, fetch=fetch, may_go_back=may_go_back)
-        self.leases: Final = Leases(
-            self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
-        )
-        log, owner = self.log, self.config.owner
+        seconds = self.config.desk.lease_seconds
+        self.leases: Final = Leases(db, holder=process_name(), ttl_seconds=seconds, elapsed=elapsed_seconds)
         self.book: Final = self._book(alone)
         self.work: Final = DecisionQueue(db, owner=owner, leases=self.leases)
         open_replies = past.replies if past else None
         self.replies: Final = open_replies(db, owner) if open_replies else StoredReplies(db, owner=owner)
         self.experience: Final = self._experience(alone)
-        horizons = Horizons(db, owner=owner, answers=ReadCache(log, HORIZONS_PROJECTION.projectors))
+        horizons = Horizons(db, owner=owner, answers=ReadCache(self.log, HORIZONS_PROJECTION.projectors))
         self.horizons: Final = LayerCache(horizons)
-        self.notes: Final = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
+        self.notes: Final = Notes(db, owner=owner, answers=ReadCache(self.log, LESSONS_PROJECTION.projectors))
         self.tape: Final = self._tape(may_go_back, past)
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if single_writer else 0

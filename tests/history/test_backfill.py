@@ -23,7 +23,7 @@ from tapebook.errors import BadInput
 from tapebook.history.book_import import FillsReport
 from tapebook.history.fill_files import read_fill_rows
 from tapebook.history.importer import assumed_known_at
-from tapebook.horizons import rows
+from tapebook.horizons import rollup
 from tapebook.log import Draft, Event
 from tapebook.tick import memory
 from tapebook.tick.learn import learn_what_is_due
@@ -463,7 +463,7 @@ def all_learned(book: app.Tapebook) -> tuple[Any, ...]:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of four trades and two days."""
     monkeypatch.setattr(memory, "STEP_TRADES", 4)
-    monkeypatch.setattr(rows, "STEP_DAYS", 2)
+    monkeypatch.setattr(rollup, "STEP_DAYS", 2)
 
 
 def learned_at_once(folder: Path, path: Path) -> tuple[Any, ...]:

@@ -15,7 +15,8 @@ from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, Expe
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.units import HOUR
-from tapebook.experience.twin_memory import TwinMemory, TwinsBySymbol, twin_differences
+from tapebook.experience.memories import TwinMemory, twin_differences
+from tapebook.experience.twins import TwinsBySymbol
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.story import tick

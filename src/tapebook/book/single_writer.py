@@ -90,7 +90,9 @@ class StreamState:
 
     def closed_on_day(self, as_of: int) -> list[ClosedTrade]:
         """The trades that ended on the day of a moment, oldest exit first; the same list until there is one more."""
-        day, known = day_start(as_of), (day_start(as_of), len(self.closed))
+        # What `day_start` gives, written out: every decision asks.
+        day = as_of - as_of % DAY
+        known = (day, len(self.closed))
         if self._closed_today[0] != known:
             # Exits are told in the order of time, but for those of one reconciliation.
             since = takewhile(lambda trade: trade.exit_tick_at >= day - DAY, reversed(self.closed))
@@ -312,6 +314,10 @@ class SingleWriterBook(Book):
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
         return self._folds[deployment].seq if deployment else super().head()
+
+    def last_change(self, deployment: str, kinds: frozenset[str]) -> int | None:
+        """The newest sequence number of an event of some kinds in a stream, 0 without any."""
+        return self._log.last_change_seq(self._streams[deployment], kinds, seq=0)
 
     def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
         """Writes events and their rows; nobody else writes, and what a tick asks of them is in the fold."""

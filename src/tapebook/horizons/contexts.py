@@ -27,7 +27,7 @@ from tapebook.domain.units import DAY, E6, divide_half_even, to_units
 from tapebook.errors import BadInput
 from tapebook.horizons import events as ev
 from tapebook.horizons.aggregate import Aggregate, Sums, running_total_of
-from tapebook.horizons.events import PROJECTION
+from tapebook.horizons.events import NO_VALUE, PROJECTION
 from tapebook.horizons.layers import (
     LAYER_SPECS,
     LEGACY,
@@ -41,7 +41,7 @@ from tapebook.horizons.layers import (
     value_text,
 )
 from tapebook.horizons.markets import MarketDays
-from tapebook.horizons.rollup import NO_VALUE, ChangedDay, LeafSource, catch_up, expire_layers, roll_up_period
+from tapebook.horizons.rollup import ChangedDay, LeafSource, catch_up, expire_layers, roll_up_period
 from tapebook.horizons.store import MIGRATIONS, Horizons, LayerValue
 from tapebook.horizons.values import RollupTerms, values_of
 from tapebook.log import Draft, Leases, Log, Stream
