@@ -7,6 +7,20 @@ from typing import Protocol
 class Clock(Protocol):
     """Gives market time, real or virtual, and the seconds that whoever follows that market waits by."""
 
+    @property
+    def never_goes_back(self) -> bool:
+        """Whether its time cannot be set back, and has nothing to do with the machine's."""
+        ...
+
+    @property
+    def is_invented(self) -> bool:
+        """Whether it is that of an invented market, which is right by definition."""
+        ...
+
+    def catch_up(self, instant: int) -> None:
+        """Takes in that an instant has passed; a clock that somebody else moves does nothing."""
+        ...
+
     def now(self) -> int:
         """Market time as UTC milliseconds."""
         ...
@@ -35,6 +49,9 @@ class _MachineSeconds:
 class SystemClock(_MachineSeconds):
     """Market time is the machine's UTC time."""
 
+    never_goes_back = False
+    is_invented = False
+
     def __init__(self) -> None:
         self._ahead_ms = 0
 
@@ -50,8 +67,14 @@ class SystemClock(_MachineSeconds):
 class VirtualClock(_MachineSeconds):
     """Market time is set by whoever replays or invents the market, and never goes back; a wire takes real seconds."""
 
+    never_goes_back = True
+    is_invented = True
+
     def __init__(self, start: int) -> None:
         self._now = start
+
+    def catch_up(self, instant: int) -> None:
+        """Nothing: whoever sets it says what has passed."""
 
     def now(self) -> int:
         """The instant last set."""
@@ -71,6 +94,10 @@ class ScaledClock:
     and leaves its followers the machine's seconds.
     """
 
+    # A world that is started again begins anew.
+    never_goes_back = False
+    is_invented = True
+
     def __init__(self, market_now: int, *, speed: float) -> None:
         self._market_start = market_now
         self._speed = speed
@@ -80,6 +107,9 @@ class ScaledClock:
     def now(self) -> int:
         """Where the world is, as far as its pace is kept."""
         return self._market_start + int((time.monotonic() - self._start) * self._speed * 1_000)
+
+    def catch_up(self, instant: int) -> None:
+        """Nothing: its world says what has passed."""
 
     def seconds(self) -> float:
         """Monotonic seconds of the world."""

@@ -17,7 +17,7 @@ from tapebook.book.single_writer import SingleWriterBook
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.broker import Broker, PaperTerms
-from tapebook.clock import Clock, ScaledClock, SystemClock, VirtualClock, elapsed_seconds
+from tapebook.clock import Clock, SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms, make_engine
@@ -134,20 +134,20 @@ class Rooms:
             archive, home / self.config.archive.spool, now=SystemClock().now, durable=not single_writer
         )
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
-        may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
-        self.log: Final = self._log(may_go_back, alone_on=buffered if single_writer else None)
-        self.leases: Final = Leases(
-            self.book_db, holder=process_name(), ttl_seconds=self.config.desk.lease_seconds, elapsed=elapsed_seconds
-        )
-        self.book: Final = self._book()
-        db, log, owner = self.book_db, self.log, self.config.owner
+        may_go_back = None if single_writer or clock.never_goes_back else self._accept_clock_set_back
+        alone = self._single_writer_log(buffered) if single_writer and buffered is not None else None
+        db, fetch, owner = self.book_db, self.archive.get, self.config.owner
+        self.log: Final[Log] = alone or Log(db, PROJECTIONS, clock=clock, fetch=fetch, may_go_back=may_go_back)
+        seconds = self.config.desk.lease_seconds
+        self.leases: Final = Leases(db, holder=process_name(), ttl_seconds=seconds, elapsed=elapsed_seconds)
+        self.book: Final = self._book(alone)
         self.work: Final = DecisionQueue(db, owner=owner, leases=self.leases)
         open_replies = past.replies if past else None
         self.replies: Final = open_replies(db, owner) if open_replies else StoredReplies(db, owner=owner)
-        self.experience: Final = self._experience()
-        horizons = Horizons(db, owner=owner, answers=ReadCache(log, HORIZONS_PROJECTION.projectors))
+        self.experience: Final = self._experience(alone)
+        horizons = Horizons(db, owner=owner, answers=ReadCache(self.log, HORIZONS_PROJECTION.projectors))
         self.horizons: Final = LayerCache(horizons)
-        self.notes: Final = Notes(db, owner=owner, answers=ReadCache(log, LESSONS_PROJECTION.projectors))
+        self.notes: Final = Notes(db, owner=owner, answers=ReadCache(self.log, LESSONS_PROJECTION.projectors))
         self.tape: Final = self._tape(may_go_back, past)
         # The newest commit of the tape that is known to be on the disk; None where nothing waits for the disk.
         self._tape_synced: int | None = None if single_writer else 0
@@ -170,19 +170,29 @@ class Rooms:
         dropped = self.recorded_sources[len(self.sources) :]
         self.tape_packages += tuple(each.migrations for each in dropped)
 
-    def _log(self, may_go_back: AcceptSetBack | None, *, alone_on: BufferedDatabase | None) -> Log:
-        if alone_on is not None:
-            log = SingleWriterLog(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
-            alone_on.call_before_reads(log.finish_waiting)
-            return log
-        return Log(self.book_db, PROJECTIONS, clock=self.clock, fetch=self.archive.get, may_go_back=may_go_back)
+    def _single_writer_log(self, db: BufferedDatabase) -> SingleWriterLog:
+        log = SingleWriterLog(db, PROJECTIONS, clock=self.clock, fetch=self.archive.get)
+        db.call_before_reads(log.finish_waiting)
+        return log
+
+    def _book(self, alone: SingleWriterLog | None) -> Book:
+        if alone is not None:
+            return SingleWriterBook(alone, self.book_db, owner=self.config.owner)
+        return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
+
+    def _experience(self, alone: SingleWriterLog | None) -> Experience:
+        answers = ReadCache(self.log, EXPERIENCE_PROJECTION.projectors)
+        experience = Experience(self.book_db, owner=self.config.owner, answers=answers)
+        if alone is not None:
+            alone.add_follower(experience.moments.follow)
+        return experience
 
     def _accept_clock_set_back(self, known_before: int, now: int) -> int:
         """The time of a clock that was set back; Busy when it is this clock that is wrong."""
         # The exchange stamps bars itself, so a machine's clock that is behind the newest bar is wrong. The clock of
         # an invented world is right by definition: one that is started again begins anew.
         newest_bar = self.tape.newest_buckets().get("candles", 0)
-        if now < newest_bar and not isinstance(self.clock, ScaledClock):
+        if now < newest_bar and not self.clock.is_invented:
             problem = f"the clock says {iso_text(now)}, but a bar of {iso_text(newest_bar)} is known"
             raise Busy(f"{problem}: set the clock of this machine right; nothing is written before")
         back = (known_before - now) // SECOND
@@ -190,23 +200,11 @@ class Rooms:
         _LOG.warning("clock set back", extra={"fields": moments})
         return now
 
-    def _book(self) -> Book:
-        if isinstance(self.log, SingleWriterLog):
-            return SingleWriterBook(self.log, self.book_db, owner=self.config.owner)
-        return Book(self.log, self.book_db, owner=self.config.owner, leases=self.leases)
-
     def _tape(self, may_go_back: AcceptSetBack | None, past: PastTerms | None) -> Tape:
         db, clock, fetch, sources = self.tape_db, self.clock, self.archive.get, self.recorded_sources
         if past is None or past.watermark is None:
             return Tape(db, clock=clock, fetch=fetch, may_go_back=may_go_back, sources=sources)
         return ForwardTape(db, clock=clock, fetch=fetch, watermark=past.watermark, sources=sources)
-
-    def _experience(self) -> Experience:
-        answers = ReadCache(self.log, EXPERIENCE_PROJECTION.projectors)
-        experience = Experience(self.book_db, owner=self.config.owner, answers=answers)
-        if isinstance(self.log, SingleWriterLog):
-            self.log.add_follower(experience.moments.follow)
-        return experience
 
     def sync_tape(self, seq: int) -> None:
         """Waits until the tape is on the disk up to a commit: a decision that outlives a power cut names it.

@@ -491,7 +491,7 @@ def test_the_running_day_and_what_is_held_together_are_told_and_replayed(tmp_pat
         marks = watermarks_now(rooms, agent)
         rows = told(floor, agent)
         rooms.horizons = fresh(floor)  # type: ignore[misc]
-        rooms.book = rooms._book()  # type: ignore[misc]
+        rooms.book = rooms._book(None)  # type: ignore[misc]
         assert told(floor, agent) == rows
         now, old = floor.clock.now(), PACKET_VERSIONS[4]
         four = gather_situation(rooms, agent, "BTC", as_of=now, watermarks=marks, version=old).horizons

@@ -27,7 +27,6 @@ from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import OrderIntended, draft_event, order_client_id
 from tapebook.broker.port import trades_elsewhere
-from tapebook.clock import SystemClock
 from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
 from tapebook.domain.agent import Deployment
@@ -188,9 +187,8 @@ class Bots(HomePart):
             if not seen:
                 raise BadInput("there is nothing to observe: give prices, candles, or both")
             seq = rooms.tape.commit(seen)
-            if isinstance(rooms.clock, SystemClock):
-                # Commits count up by a millisecond each: many at once would be known only after the next decision.
-                rooms.clock.catch_up(rooms.tape.head()[1])
+            # Commits count up by a millisecond each: many at once would be known only after the next decision.
+            rooms.clock.catch_up(rooms.tape.head()[1])
             return seq
 
     @contextmanager

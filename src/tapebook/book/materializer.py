@@ -358,29 +358,25 @@ def settle_marks(
     bodies: list[msgspec.Struct] = [
         ev.MarksObserved(marks, portfolio.cash_usd_e6, portfolio.equity_usd_e6(marks), walked_until)
     ]
-    # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
-    if not _widens_extremes(account, path):
-        return account, bodies
-    context = MaterializerContext(
-        at=at, source_id=f"marks {at}", stream=cause.stream, open_trades=trades, path=dict(path)
-    )
-    return _settle(account, portfolio, context, cause=cause, first_bodies=bodies, postings=[])
-
-
-def _widens_extremes(account: Account, path: Mapping[str, PriceRange]) -> bool:
-    """Whether prices stretch the extremes of a trade; a position without a trade gets one."""
-    for symbol, held in account.portfolio.positions.items():
-        trade, prices = account.open_trades.get(symbol), path.get(symbol)
+    for symbol, held in portfolio.positions.items():
+        trade, prices = trades.get(symbol), path.get(symbol)
         if trade is None:
-            return True
+            # A position without a trade gets one.
+            break
         if prices is None:
             continue
         # The result is linear in the price, so the two ends of the path bound it.
         ends = held.unrealised_usd_e6(prices[0]), held.unrealised_usd_e6(prices[1])
         lowest, highest = trade.realised_usd_e6 + min(ends), trade.realised_usd_e6 + max(ends)
         if lowest < trade.mae_usd_e6 or highest > trade.mfe_usd_e6:
-            return True
-    return False
+            break
+    else:
+        # Within what a trade has been through already, as most prices are, there is nothing to be said of it.
+        return account, bodies
+    context = MaterializerContext(
+        at=at, source_id=f"marks {at}", stream=cause.stream, open_trades=trades, path=dict(path)
+    )
+    return _settle(account, portfolio, context, cause=cause, first_bodies=bodies, postings=[])
 
 
 def _settle(

@@ -23,7 +23,7 @@ from tapebook.anchors import note_restore
 from tapebook.archive import Archive, open_archive
 from tapebook.archive.backups import BackedUpFile, BackupStore, Manifest, backup_id, mirror_archive
 from tapebook.archive.spool import segment_files
-from tapebook.clock import Clock, SystemClock, VirtualClock, elapsed_seconds
+from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect
 from tapebook.db.copies import copy_to_file, load_file
 from tapebook.desk.verify import verify_home
@@ -365,11 +365,11 @@ def _fill_archive(source: Archive, home: Path, progress: BackupProgress) -> int:
 def _prove(
     home: Path, manifest: Manifest, terms: RestoreTerms, *, replay: ReplayPackets, progress: BackupProgress
 ) -> RestoreReport:
-    clock: Clock = VirtualClock(DEMO_START) if is_demo_home(home) else SystemClock()
-    rooms = Rooms(home, clock=clock)
+    demo_clock = VirtualClock(DEMO_START) if is_demo_home(home) else None
+    rooms = Rooms(home, clock=demo_clock or SystemClock())
     try:
-        if isinstance(clock, VirtualClock):
-            clock.advance(max(clock.now(), rooms.tape.head()[1]))
+        if demo_clock is not None:
+            demo_clock.advance(max(demo_clock.now(), rooms.tape.head()[1]))
         if _heads(rooms.log) != manifest.heads or rooms.tape.head()[0] != manifest.tape_seq:
             raise Damaged("book or tape of the backup do not end where its manifest says; take another backup")
         lost = note_restore(rooms)

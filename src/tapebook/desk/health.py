@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from tapebook.archive.spool import longest_wait_ms
-from tapebook.clock import SystemClock, VirtualClock
+from tapebook.clock import SystemClock
 from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
 from tapebook.desk.archive_repair import compare_archive
 from tapebook.desk.backup import backup_store
@@ -156,7 +156,7 @@ def _clock(rooms: Rooms) -> Check:
         often = plural(len(backs), "time")
         return Check("clock", False, f"set back {often} in the last day ({'; '.join(jumps)}): {what}")
     machine = SystemClock().now()
-    if not isinstance(rooms.clock, VirtualClock) and is_clock_set_back(head, machine):
+    if not rooms.clock.never_goes_back and is_clock_set_back(head, machine):
         ahead = (head - machine) // SECOND
         return Check("clock", True, f"the tape is {ahead} s ahead of this machine: so is a world that runs faster")
     return Check("clock", True, f"{iso_text(max(now, head))[:19]}; not set back in the last day")
