@@ -67,6 +67,8 @@ def test_the_past_was_also_lived_through_with_and_without_memory(aged: tuple[Pat
             with tb.backtests.open(row["id"]) as past:
                 for trade in past.trades("demo-ensemble"):
                     assert past.run(trade["entry_snapshot_id"] or "")["symbol"] == trade["symbol"]
+                # Its market goes on in the demo; what it held at its end is worth what it was then.
+                assert past.equity()["points"][-1]["at"] == row["end"]
                 assert past.verify() == []
         compared = tb.backtests.compare(made["on"]["id"], made["off"]["id"])
         assert compared.lines()[-1] == "verdict: not enough evidence"

@@ -106,6 +106,8 @@ def test_a_backtest_is_started_watched_and_compared(watched: Watched) -> None:
     page.wait_for_url(re.compile("/backtests/compare"))
     watched.drawn()
     expect(page.locator(".tb-chart canvas")).to_have_count(1)
+    # An hour and a half says nothing, and the page says so.
+    expect(page.locator(".tb-alert")).to_contain_text("Verdict: not enough evidence")
     differs = page.get_by_role("table", name="Inputs that differ").get_by_role("row")
     assert differs.filter(has=page.get_by_role("cell", name="memory", exact=True)).count() == 1
     page.get_by_role("table", name="Both backtests").get_by_role("link").first.click()

@@ -214,12 +214,17 @@ def length_text(minutes: int) -> str:
     return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"
 
 
-def key_values(pairs: Mapping[str, Child], *, spread: bool = False, numbers: bool = False) -> Markup:
-    """Names and values in two columns; many are spread over the width, and numbers end at one edge."""
+def key_values(
+    pairs: Mapping[str, Child], *, spread: bool = False, numbers: bool = False, verbatim: bool = False
+) -> Markup:
+    """Names and values in two columns; many are spread over the width, and numbers end at one edge.
+
+    Names that are keys of a file are `verbatim`: written as somebody has to type them.
+    """
     rows = [together(tag("dt", name), tag("dd", value)) for name, value in pairs.items()]
     if spread:
         return tag("dl", [tag("div", row) for row in rows], cls="tb-key tb-spread")
-    return tag("dl", rows, cls="tb-key tb-numbers" if numbers else "tb-key")
+    return tag("dl", rows, cls="tb-key" + (" tb-numbers" if numbers else "") + (" tb-verbatim" if verbatim else ""))
 
 
 def text_block(text: str, *, wrap: bool = True, tall: bool = False) -> Markup:
