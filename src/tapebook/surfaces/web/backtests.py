@@ -375,7 +375,8 @@ async def _comparison(frame: PageFrame, first: str, second: str) -> None:
     for name, each in zip(names, shown, strict=True):
         line = await frame.read(_equity_of, frame.book, each["id"], str(each["agent"]))
         lines[name] = [(point["at"], round(point["equity_usd"], 2)) for point in line["points"]]
-    with sheet_of("Equity, USD", "both arms over the same time"):
+    agents = " and ".join(dict.fromkeys(str(each["agent"]) for each in shown))
+    with sheet_of("Equity, USD", f"{agents}, both arms over the same time"):
         chart(arms_options(lines), f"Equity of {names[0]} and of {names[1]}")
     measures: list[list[Child]] = [
         ["change USD", *(signed_usd(_change_usd(each)) for each in both)],
@@ -426,8 +427,11 @@ def _sharpe_text(sharpe: Mapping[str, Any] | None) -> str:
 
 
 def _different_names(shown: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of arms by what they are; with their ids where that is the same."""
-    names = [f"{each['agent']}, memory {each['memory']}" for each in shown]
+    """Names of arms by what differs between them; with their ids where nothing does."""
+    names = [f"memory {each['memory']}" for each in shown]
+    # Short where they can be: a phone has room for three columns of them.
+    if names[0] == names[1] or shown[0]["agent"] != shown[1]["agent"]:
+        names = [f"{each['agent']}, memory {each['memory']}" for each in shown]
     return (
         names
         if names[0] != names[1]
