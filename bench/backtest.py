@@ -27,9 +27,8 @@ from tapebook.backtest.home import BacktestHome
 from tapebook.backtest.plan import MemoryMode
 from tapebook.backtest.planning import BacktestRequest, make_plan
 from tapebook.clock import SystemClock
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, parse_instant
 from tapebook.gc_pause import gc_paused
 from tapebook.history.importer import assumed_known_at
 from tapebook.log.single_writer import SingleWriterLog

@@ -20,9 +20,9 @@ from tapebook.decision.reply import make_answer
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, Observation
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import MINUTE
 from tapebook.home import make_home
 from tapebook.log import Leases, Stream
 from tapebook.log.store import MIGRATIONS as LOG

@@ -22,7 +22,7 @@ from bench.figure import Figure, median_us, seconds
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.domain.agent import ExperienceSettings
-from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.experience import ExperienceQuery
 from tapebook.experience import events as ev
 from tapebook.experience.events import (

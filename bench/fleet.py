@@ -26,8 +26,8 @@ from tapebook.clock import ScaledClock
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle, FeatureRow
+from tapebook.domain.units import HOUR, MINUTE, SECOND
 from tapebook.home import make_home
 from tapebook.settings.config import FILE, TEMPLATE
 from tapebook.tick.prepare import FEATURE_FAMILIES

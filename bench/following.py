@@ -23,9 +23,8 @@ from bench.learning_worlds import START, STEP, make_prices
 from tapebook.clock import SystemClock
 from tapebook.domain.agent import AgentProfile, ExperienceSettings, ReflectionSettings, context_for_horizon
 from tapebook.domain.estimate import student_quantile
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import E6, E8, HOUR
 from tapebook.history.importer import assumed_known_at
 from tapebook.wiring import Rooms
 

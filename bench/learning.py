@@ -18,11 +18,10 @@ from bench.figure import Figure
 from tapebook.clock import VirtualClock
 from tapebook.context import CURRENT_VERSION, Market
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E6, E8
 from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
+from tapebook.domain.units import DAY, E6, E8, MINUTE
 from tapebook.experience.events import draft_situation_seen
 from tapebook.home import make_home
 from tapebook.lessons import Evidence, case_of, run_reflection

@@ -29,15 +29,13 @@ from tapebook.decision.engines import breakout, reversion, trend
 from tapebook.decision.rule_engine import RuleEngine
 from tapebook.domain.agent import AgentProfile, context_for_horizon
 from tapebook.domain.estimate import student_quantile
-from tapebook.domain.instants import DAY, MINUTE, parse_instant
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
 from tapebook.domain.packet import BarPrices
 from tapebook.domain.run import DecisionRun, SlotMark
-from tapebook.experience.twin_memory import voted_targets
-from tapebook.experience.twins import SymbolTwins, follower_bound_e9, twins_after, weights_e4
+from tapebook.domain.units import DAY, E8, MINUTE, parse_instant
+from tapebook.experience.twins import SymbolTwins, follower_bound_e9, twins_after, voted_targets, weights_e4
 from tapebook.history.importer import assumed_known_at
-from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.bars import RegimeClassifier
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bench.figure import Figure
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR
+from tapebook.domain.units import HOUR
 from tapebook.lessons import Evidence, LaterCases, ReflectorTerms, run_reflection, shared_bullets
 from tapebook.lessons.hypotheses import Claim, Condition, EntryFacts, Term, TradeCase
 from tapebook.lessons.notes import LessonChange

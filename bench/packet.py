@@ -17,11 +17,12 @@ from bench.figure import Figure, seconds
 from tapebook.clock import VirtualClock
 from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet, preview_packet
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceRow, LayerRow, Lessons
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
 from tapebook.domain.packet import Citation, Packet
 from tapebook.domain.run import Watermarks
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.home import make_home
+from tapebook.tape.bars import roll_up
 from tapebook.tick.prepare import gather_situation
 from tapebook.wiring import Rooms
 
@@ -125,7 +126,9 @@ def write_market(rooms: Rooms) -> None:
     """A day of one-minute bars and books of every symbol, and its features."""
     rows: list[Observation] = []
     for symbol in SYMBOLS:
-        rows += [_bar(symbol, at) for at in range(NOON - DAY, NOON, MINUTE)]
+        minutes = [_bar(symbol, at) for at in range(NOON - DAY, NOON, MINUTE)]
+        # A live tape rolls up its hours when they are over.
+        rows += [*minutes, *roll_up(minutes, granularity_sec=3_600)]
         rows += [Mid(symbol, at, 6_500_000_000_000) for at in range(NOON - HOUR, NOON, 5_000)]
         rows += [Mid(symbol, at, 6_400_000_000_000) for at in range(NOON - 12 * HOUR - MINUTE, NOON - 12 * HOUR, 5_000)]
         rows += [Liquidity(symbol, at, 10**10, 1.2, 1e6, 4e6, 9e6, 0.1) for at in range(NOON - DAY, NOON, 5 * MINUTE)]

@@ -26,7 +26,7 @@ from bench.figure import Figure, seconds
 from bench.packet import NOON, write_market
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, SECOND, iso_text
+from tapebook.domain.units import MINUTE, SECOND, iso_text
 from tapebook.home import make_home
 from tapebook.surfaces.web.server import create_page_app
 from tapebook.wiring import Rooms

@@ -18,7 +18,7 @@ from bench.figure import Figure
 from tapebook.backtest.plan import ChunkKind
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.desk.librarian import OldRunArchiver
-from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import Rooms

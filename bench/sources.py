@@ -21,7 +21,6 @@ import tapebook
 from bench.figure import Figure, cpu_seconds, median_us
 from tapebook.clock import VirtualClock
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -32,10 +31,10 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
-from tapebook.domain.money import E8
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, iso_text
 from tapebook.home import make_home
-from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction, retention_by_channel
+from tapebook.ingest.compaction import COMPACTION_DELAY_MS, Compaction
 from tapebook.ingest.ingester import FactBuffer, FeatureDeriver
 from tapebook.sources.polymarket.crawl import CrawlSettings, PolymarketCrawl
 from tapebook.tape.features import liquidity_profile
@@ -210,7 +209,8 @@ class PricedHome:
         make_home(folder, sources=SOURCES)
         self._clock, self._markets = VirtualClock(T0 + COMPACTION_DELAY_MS), markets
         self.rooms = Rooms(folder, clock=self._clock)
-        self._compaction = Compaction(self.rooms, keep=retention_by_channel(self.rooms.config))
+        # As on a live desk, where another thread moves old rows and keeps the catalogue.
+        self._compaction = Compaction(self.rooms, keep=None)
         self._intake = FactBuffer()
         terms = {symbol: (symbol.lower(),) for symbol in ASSETS[:PRICED]}
         settings = CrawlSettings("http://g", "http://c", "crypto", 2 * DAY, 7 * DAY, 5, 0, False)

@@ -20,8 +20,8 @@ import msgspec
 from bench.figure import Figure, cpu_seconds, median_us
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources.hyperliquid.rest import RestRequest
 from tapebook.sources.hyperliquid.session import HyperliquidSession
@@ -273,7 +273,7 @@ def _read(tape: Tape, symbol: str) -> None:
     )
     assert len(bars) == 100
     for family in _FAMILIES:
-        assert tape.feature(family, symbol, view=view) is not None
+        assert tape.newest(family, symbol, view=view) is not None
     assert tape.newest(Liquidity, symbol, view=view) and tape.newest(AssetContext, symbol, view=view)
     assert tape.newest(Mid, symbol, view=view)
 

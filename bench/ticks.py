@@ -19,13 +19,12 @@ from tapebook.book.events import RunDecided, decision_run_id, draft_event, order
 from tapebook.context import Feature, Market, PacketCaches, Situation, assemble_packet
 from tapebook.decision import Engine, EngineAnswer, EngineTerms, Limits
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, LayerRow, Lessons, context_for_horizon
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
-from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState, position_after_fill
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
+from tapebook.domain.units import E6, E8, HOUR, MINUTE, notional_usd_e6
 from tapebook.log import Stream
 from tapebook.log.event import GENESIS, Event, chain_events
 from tapebook.tick.decide import Decision, evaluate_reply

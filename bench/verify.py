@@ -18,7 +18,7 @@ from bench.figure import Figure, seconds
 from tapebook.anchors import anchor_heads
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.history.book_import import import_fills
 from tapebook.home import make_home
 from tapebook.log import Draft, Event, Stream

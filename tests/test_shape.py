@@ -194,9 +194,8 @@ PURE_CACHES = {
     "decision/guard.py": {"_numbers_in_line"},
     "decision/reply.py": {"parse_reply", "make_answer_of"},
     "domain/estimate.py": {"student_quantile"},
-    "domain/instants.py": {"_day_text"},
-    "domain/money.py": {"average_price_e8", "short_price"},
     "domain/text.py": {"line_tokens", "_first_pieces"},
+    "domain/units.py": {"_day_text", "average_price_e8", "short_price"},
     "experience/features.py": {"_market_fields", "_time_fields"},
     "experience/records.py": {"_cached_quantile"},
     "experience/rows.py": {"_won_text", "_neighbour_row", "record_rows"},
@@ -294,7 +293,7 @@ def test_comments_are_few_but_there() -> None:
 # Texts whose bytes are kept: packets, documents, verdicts and errors of runs, and the names of what is compared.
 KEPT_TEXTS = (
     *("context/", "decision/", "experience/rows.py", "horizons/rows.py", "library/document_texts.py"),
-    *("tick/record.py", "lessons/", "sources/"),
+    *("tick/decide.py", "lessons/", "sources/"),
 )
 COUNTED = re.compile(
     r" (rows|trades|decisions|runs|events|symbols|streams|objects|fills|orders|files|documents|chunks|bars|times|slots|"

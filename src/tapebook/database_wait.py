@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tapebook.clock import SystemClock, elapsed_seconds
-from tapebook.domain.instants import iso_text
+from tapebook.domain.units import iso_text
 from tapebook.errors import DatabaseAway
 
 DATABASE_AWAY, DATABASE_BACK = "database away", "database back"

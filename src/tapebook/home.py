@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.domain import files
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.errors import HomeError, StoreFailed
 from tapebook.settings.config import FILE, TEMPLATE
 

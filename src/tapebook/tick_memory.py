@@ -9,30 +9,17 @@
 Nothing here is needed to decide: a process that has just begun decides the same.
 """
 
-from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
-
 from tapebook.context import PacketCaches
-from tapebook.domain.cache import LastCall
-
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
+from tapebook.domain.cache import LastCalls
 
 
 class TickMemory:
     """The caches of a process's ticks."""
 
     def __init__(self) -> None:
-        self._last_calls: dict[Hashable, LastCall[Any, Any]] = {}
+        self.last_call = LastCalls()
         self.packets = PacketCaches()
         # For each deployment the last state in which nothing was to be learned.
         self.nothing_to_learn_at: dict[str, tuple[object, ...]] = {}
         # For each deployment how many trades a reflection was for that could not be written.
         self.failed_reflection_trades: dict[str, int] = {}
-
-    def last_call(self, make: Callable[[], Callable[[Argument], Result]], *key: Hashable) -> LastCall[Argument, Result]:
-        """The cache of a pure function that `make` gives, one for each key: a symbol, say, and a kind of window."""
-        found = self._last_calls.get((make, *key))
-        if found is None:
-            found = self._last_calls[make, *key] = LastCall(make())
-        return found

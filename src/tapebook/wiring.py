@@ -17,13 +17,13 @@ from tapebook.book.single_writer import SingleWriterBook
 from tapebook.book.store import MIGRATIONS as BOOK
 from tapebook.book.store import Book
 from tapebook.broker import Broker, PaperTerms
-from tapebook.clock import Clock, ScaledClock, VirtualClock, elapsed_seconds
+from tapebook.clock import Clock, ScaledClock, SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
 from tapebook.decision import Engine, EngineTerms, make_engine
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE, SECOND, iso_text
 from tapebook.domain.text import redact_passwords
+from tapebook.domain.units import MINUTE, SECOND, iso_text
 from tapebook.errors import Busy
 from tapebook.experience import Experience
 from tapebook.experience.events import PROJECTION as EXPERIENCE_PROJECTION
@@ -130,7 +130,9 @@ class Rooms:
             raise
         # As durable as the book that names what is in it: a backtest is made again, and must not wait for the disk.
         archive = open_archive(self.config.archive.place, home=home, durable=not single_writer)
-        self.archive: Final = SpooledArchive(archive, home / self.config.archive.spool, durable=not single_writer)
+        self.archive: Final = SpooledArchive(
+            archive, home / self.config.archive.spool, now=SystemClock().now, durable=not single_writer
+        )
         # Virtual time never goes back: whoever opens a home at an earlier moment of it reads.
         may_go_back = None if single_writer or isinstance(clock, VirtualClock) else self._accept_clock_set_back
         self.log: Final = self._log(may_go_back, alone_on=buffered if single_writer else None)
@@ -221,13 +223,11 @@ class Rooms:
         last = self._last_engine
         if last is not None and last[0] is agent:
             return last[1]
-        found = self._engine(agent.engine or self.config.engine.default, self._engine_terms(agent))
+        cap, settings = agent.caps.max_model_usd_e6_per_run, agent.engine_settings or ()
+        terms = EngineTerms(agent.model, agent.members, cap, self._member, self._asker, settings)
+        found = self._engine(agent.engine or self.config.engine.default, terms)
         self._last_engine = agent, found
         return found
-
-    def _engine_terms(self, agent: AgentProfile) -> EngineTerms:
-        cap, settings = agent.caps.max_model_usd_e6_per_run, agent.engine_settings or ()
-        return EngineTerms(agent.model, agent.members, cap, self._member, self._asker, settings)
 
     def _engine(self, name: str, terms: EngineTerms) -> Engine:
         if (name, terms) not in self._engines:
@@ -262,8 +262,8 @@ class Rooms:
             name, _, model = entry.partition(":")
             return make_engine(name, EngineTerms(model, (), cap, member, collect_into(deciding)))
 
-        cap, own = agent.caps.max_model_usd_e6_per_run, self._engine_terms(agent)
-        terms = replace(own, member=member, asker=collect_into(deciding))
+        cap, settings = agent.caps.max_model_usd_e6_per_run, agent.engine_settings or ()
+        terms = EngineTerms(agent.model, agent.members, cap, member, collect_into(deciding), settings)
         make_engine(agent.engine or self.config.engine.default, terms)
         if agent.reflection.cadence != "off":
             writes = ReflectorTerms(agent.model, cap, collect_into(writing))

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.desk.agents import DeploymentDirectory
-from tapebook.domain.instants import MINUTE, iso_text, parse_instant
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import E6, E8, MINUTE, iso_text, parse_instant
 from tapebook.errors import BadInput, StaleWriter, UnknownName
 from tapebook.home import make_home
 from tapebook.settings.config import FILE

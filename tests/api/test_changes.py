@@ -11,7 +11,7 @@ import pytest
 from tapebook.api import app, changes
 from tapebook.api.open_home import MOST_READERS
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tapebook.errors import BadInput
 from tapebook.home import make_home
 from tapebook.settings.config import FILE

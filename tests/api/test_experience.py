@@ -13,7 +13,7 @@ import pytest
 from tapebook.api.experience import ForgottenExperience, HomeExperience
 from tapebook.api.open_home import OpenHome
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceSettings
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
+from tapebook.domain.units import DAY, HOUR, MINUTE, iso_text
 from tapebook.errors import BadInput, HomeError
 from tapebook.experience import ExperienceQuery
 from tapebook.experience.events import draft_situation_seen

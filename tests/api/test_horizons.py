@@ -8,7 +8,7 @@ from tapebook.api import app
 from tapebook.api.horizons import layer_named
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.units import DAY, HOUR
 from tapebook.errors import BadInput, Busy, UnknownName
 from tapebook.horizons import ContextAggregator, ContextLayer, ContextStore
 from tapebook.log import Leases

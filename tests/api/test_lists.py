@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tapebook.api import app
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.domain.views import Page
 from tapebook.errors import BadInput, UnknownName
 from tests.db.places import copy_home_to_server

@@ -9,9 +9,8 @@ import pytest
 from tapebook.api.horizons import HomeLayers
 from tapebook.api.open_home import OpenHome
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import DAY, MINUTE, SECOND
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, MINUTE, SECOND
 from tapebook.horizons import ContextLayer, ContextStore
 from tests.desk.desks import START, Desk, desk, reply
 

@@ -8,7 +8,7 @@ import pytest
 
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text, parse_instant
+from tapebook.domain.units import DAY, HOUR, MINUTE, iso_text, parse_instant
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import make_home
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.backups import BackupStore, Manifest, backup_id, kept_backups
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.errors import BadInput, Damaged
 
 MOMENTS = st.lists(st.integers(0, 60 * DAY), unique=True, max_size=60)

@@ -8,13 +8,14 @@ import pytest
 
 from tapebook.archive import ArchiveFinding, ArchiveReference, SpooledArchive, put_content
 from tapebook.archive.archives.folder import FolderArchive
+from tapebook.clock import SystemClock
 from tapebook.domain.canonical import content_key
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> SpooledArchive:
     """Ten objects of content and an anchor."""
-    made = SpooledArchive(FolderArchive(tmp_path / "archive"), tmp_path / "spool")
+    made = SpooledArchive(FolderArchive(tmp_path / "archive"), tmp_path / "spool", now=SystemClock().now)
     for number in range(10):
         put_content(made, b"object %d" % number)
     made.create("anchors/local/-/000000000001", b"hash")

@@ -11,25 +11,34 @@ from pathlib import Path
 
 import obstore
 import pytest
+from starlette.testclient import TestClient
 
 import tapebook
+from tapebook import uploads
 from tapebook.anchors import AnchorTimer
-from tapebook.archive import ArchiveReference, SpooledArchive
+from tapebook.archive import ArchiveReference, SpooledArchive, spool
 from tapebook.archive.archives.folder import FolderArchive
 from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.clock import SystemClock
 from tapebook.desk import roles
+from tapebook.desk.document_writes import append_entry
 from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.canonical import content_key
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction
 from tapebook.ingest.compaction import RowMover
 from tapebook.ingest.live import _recorder
+from tapebook.library.search import index_as_of
+from tapebook.library.sync import sync_documents
 from tapebook.settings.config import FILE
 from tapebook.surfaces.cli import main
+from tapebook.surfaces.http import server as http_server
 from tapebook.tape.view import View
+from tapebook.wiring import Rooms
 from tests.archive.s3_server import ACCESS_KEY, SECRET_KEY, Gate, S3Server, s3_server
 from tests.desk.desks import desk, reply
+from tests.library.libraries import library, use_plain_index
 from tests.replay.power import compiler
 
 
@@ -83,7 +92,7 @@ def test_a_desk_trades_through_an_outage_and_another_machine_replays_it(
 
 def book_texts(home: Path) -> list[str]:
     """The keys of all texts that the bucket and the spool hold."""
-    archive = SpooledArchive(BucketArchive("s3://desk/one"), home / "spool")
+    archive = SpooledArchive(BucketArchive("s3://desk/one"), home / "spool", now=SystemClock().now)
     try:
         return archive.keys("sha256/")
     finally:
@@ -125,21 +134,73 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
 def test_a_machine_with_workers_alone_sends_its_texts_to_the_bucket(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles, "UPLOAD_SECONDS", 0.2)
-    monkeypatch.setattr(roles, "PACKED_AFTER_MS", -HOUR)
+    monkeypatch.setattr(uploads, "UPLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(spool, "_LONGEST_WAIT_MS", 0)
     with desk(tmp_path / "home", settings='[archive]\nplace = "s3://desk/workers"\n') as floor, StopSignal() as stop:
         agent = floor.hire()
         floor.quote(BTC=100, ETH=10)
         run = floor.say(agent, reply("hold"))
-        floor.rooms.archive.close()
 
         def stop_when_sent(progress: RoleProgress) -> None:
             stop.asked = not list((tmp_path / "home" / "spool").glob("*.seg"))
 
         roles.run_role(floor.rooms, "worker", stop=stop, seconds=30, report=stop_when_sent)
-        elsewhere = SpooledArchive(BucketArchive("s3://desk/workers"), tmp_path / "elsewhere")
+        elsewhere = SpooledArchive(BucketArchive("s3://desk/workers"), tmp_path / "elsewhere", now=SystemClock().now)
         assert run.packet_key and elsewhere.get(run.packet_key)
         elsewhere.close()
+
+
+@pytest.mark.parametrize("archive", ["s3://desk/shared", "archive"])
+def test_documents_of_one_machine_are_read_by_the_decisions_of_another(
+    gate: Gate, tmp_path: Path, postgres_url: str, archive: str
+) -> None:
+    settings = f'[archive]\nplace = "{archive}"\n[store]\nbook = "{postgres_url}"\n'
+    with library(tmp_path / "librarian", settings=settings) as shelf:
+        shelf.write("global/rules.md", "# Funding\n\nFunding above 0.01 % an hour has ended most rallies.")
+        sync_documents(shelf.rooms)
+        append_entry(shelf.rooms, "ann", "journal", "ETH moved first.", by="ann", at=shelf.floor.clock.now())
+        waits = list((tmp_path / "librarian" / "spool").glob("*.seg"))
+        assert bool(waits) == (archive == "archive"), "what is on this machine alone is sent at once"
+        if archive == "archive":
+            return
+        seq = shelf.rooms.documents.head()
+        # A machine with a home of its own: the same settings, another spool.
+        (tmp_path / "worker").mkdir(mode=0o700)
+        (tmp_path / "worker" / FILE).write_text((tmp_path / "librarian" / FILE).read_text())
+        other = Rooms(tmp_path / "worker", clock=shelf.floor.clock)
+        try:
+            use_plain_index(other)
+            assert index_as_of(other, seq).head() == seq
+        finally:
+            other.close()
+        # While the bucket is away, documents are written all the same, and go with the next that can.
+        gate.shut()
+        shelf.write("global/more.md", "# More\n\nSpreads widen on Sundays.")
+        sync_documents(shelf.rooms)
+        gate.open()
+        shelf.write("global/most.md", "# Most\n\nDepth thins at night.")
+        sync_documents(shelf.rooms)
+        assert not list((tmp_path / "librarian" / "spool").glob("*.seg"))
+
+
+def test_a_machine_with_the_api_alone_sends_its_texts_to_the_bucket(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(spool, "_LONGEST_WAIT_MS", 0)
+    with desk(tmp_path / "home", settings='[archive]\nplace = "s3://desk/api"\n') as floor:
+        agent = floor.hire()
+        floor.quote(BTC=100, ETH=10)
+        floor.say(agent, reply("hold"))
+    waiting = tmp_path / "home" / "spool"
+    assert list(waiting.glob("*.seg"))
+    gate.shut()
+    with tapebook.open(tmp_path / "home") as book:
+        with pytest.raises(StoreFailed, match=r"not in the archive yet: cannot write s3://desk/api"):
+            book.send_due_texts()
+        gate.open()
+        with TestClient(http_server.create_app(book)):
+            wait_for(lambda: not list(waiting.glob("*.seg")))
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
@@ -152,7 +213,7 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def test_an_outage_loses_nothing(gate: Gate, tmp_path: Path) -> None:
-    spooled = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "spool")
+    spooled = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "spool", now=SystemClock().now)
     contents = {content_key(text): text for text in (b"packet %d" % number for number in range(50))}
     assert all(each.key for each in spooled.store_contents(list(contents.values())[:25]))
     gate.shut()
@@ -167,7 +228,7 @@ def test_an_outage_loses_nothing(gate: Gate, tmp_path: Path) -> None:
     gate.open()
     assert BucketArchive("s3://outage").keys("") == []
     assert spooled.drain().moved == 50
-    new = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "new")
+    new = SpooledArchive(BucketArchive("s3://outage"), tmp_path / "new", now=SystemClock().now)
     assert {key: new.get(key) for key in contents} == contents
     assert list(new.check(ArchiveReference(key, "a run") for key in contents)) == []
     assert len(BucketArchive("s3://outage").keys("packs/")) == 1
@@ -178,7 +239,7 @@ def test_wrong_keys_are_said_in_a_line_without_them(
 ) -> None:
     wrong = "this-is-the-wrong-secret"
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", wrong)
-    spooled = SpooledArchive(BucketArchive("s3://locked"), tmp_path / "spool")
+    spooled = SpooledArchive(BucketArchive("s3://locked"), tmp_path / "spool", now=SystemClock().now)
     key = spooled.store_content_or_raise(b"one")
     problem = str(spooled.drain().problem)
     assert "refuses the keys" in problem and wrong not in problem and ACCESS_KEY not in problem

@@ -7,9 +7,8 @@ from typing import Any
 
 import tapebook
 from tapebook.clock import SystemClock
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR, MINUTE, parse_instant
 from tapebook.history.importer import assumed_known_at
 from tapebook.settings.config import FILE
 from tapebook.wiring import Rooms

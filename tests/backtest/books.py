@@ -24,12 +24,11 @@ from tapebook.book import events as ev
 from tapebook.book.materializer import TradeCause, settle_fill, settle_funding, settle_marks
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, Deployment, Note
-from tapebook.domain.instants import DAY, HOUR, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
-from tapebook.domain.money import E6, E8, E12, divide_half_even, notional_usd_e6
 from tapebook.domain.order import Fill, FundingPayment
 from tapebook.domain.position import PriceRange
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
+from tapebook.domain.units import DAY, E6, E8, E12, HOUR, divide_half_even, notional_usd_e6, parse_instant
 from tapebook.home import is_home, make_home
 from tapebook.lessons import hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_written

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.backtest.measure import attribute_result, symbol_paces
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E6, E8
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import E6, E8, HOUR
 from tests.experience.makers import T0, closed
 
 

@@ -11,8 +11,8 @@ import tapebook
 from tapebook.backtest.result import BacktestResult
 from tapebook.book.events import FillObserved, FundingObserved, event_body
 from tapebook.clock import SystemClock
-from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.order import FillRule
+from tapebook.domain.units import DAY, HOUR
 from tapebook.wiring import Rooms
 from tests.backtest import bare_loop
 from tests.backtest.bars import START, bars, fill_tape, make_home

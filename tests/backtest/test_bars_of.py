@@ -8,9 +8,8 @@ import pytest
 from tapebook.backtest.price_series import finest_bars
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, SECOND
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, SECOND
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.store import MIGRATIONS, Tape
 from tests.backtest.books import END, START, plan_of

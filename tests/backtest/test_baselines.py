@@ -12,8 +12,7 @@ from tapebook.backtest.home import BacktestHome
 from tapebook.backtest.price_series import OrderCosts, PriceSeries, order_costs, price_series
 from tapebook.backtest.result import BacktestResult
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import DAY, E6, E8, HOUR
 from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 from tests.backtest.books import END, PRICES, RATE_E12, START, SYMBOLS, Played

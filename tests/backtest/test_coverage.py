@@ -9,8 +9,8 @@ import tapebook
 from tapebook.backtest.planning import bar_coverage
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, Gap, Mid
+from tapebook.domain.units import HOUR, MINUTE, parse_instant
 from tapebook.errors import BadInput
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.retention import retire_rows

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.backtest.equity import EquityPoint, deepest_drawdown, midnights, sharpe_ratio, step_returns, thin_points
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.units import DAY, HOUR
 from tests.matrix import examples
 
 T0 = 1_767_571_200_000

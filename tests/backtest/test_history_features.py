@@ -10,10 +10,10 @@ import tapebook
 from tapebook.backtest.result import BacktestResult
 from tapebook.book.events import RunDecided, event_body
 from tapebook.clock import SystemClock
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import FundingRate
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.history.importer import assumed_known_at
 from tapebook.log import Stream
 from tapebook.wiring import Rooms

@@ -21,8 +21,8 @@ from tapebook.backtest.result import BacktestResult
 from tapebook.backtest.run import BacktestCallbacks, BacktestRun, open_backtest_rooms
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.decision import engines
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import BadInput
 from tapebook.history.importer import assumed_known_at
 from tapebook.settings.config import FILE

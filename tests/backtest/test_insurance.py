@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 import tapebook
 from tapebook.decision import engines
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE
 from tapebook.report.backtest import chunk_view, summary_lines
 from tests.backtest.bars import START, fill_tape, make_home
 

@@ -10,7 +10,7 @@ from tapebook.backtest.likeness import PARTS, likeness_of
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.result import BacktestResult
 from tapebook.domain.agent import ExperienceSettings
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tests.backtest.books import START, Played
 
 Stored = tuple[BacktestPlan, BacktestResult]

@@ -16,10 +16,9 @@ from tapebook.backtest.measure import measure_all, measure_chunk
 from tapebook.backtest.result import BacktestResult
 from tapebook.book import events as ev
 from tapebook.clock import SystemClock
-from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.market import Candle, Mid, Observation
-from tapebook.domain.money import notional_usd_e6
 from tapebook.domain.position import Position
+from tapebook.domain.units import DAY, HOUR, notional_usd_e6
 from tapebook.experience.records import PROVIDER
 from tapebook.experience.twins import weights_e4
 from tapebook.log import Event

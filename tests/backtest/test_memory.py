@@ -20,7 +20,7 @@ from tapebook.backtest.result import BacktestResult
 from tapebook.clock import VirtualClock
 from tapebook.desk.agents import add_agent
 from tapebook.domain.agent import ACCOUNT_ROOMS, MEMORY_ROOMS, AgentProfile, ContextProfile
-from tapebook.domain.instants import DAY, HOUR, iso_text, parse_instant
+from tapebook.domain.units import DAY, HOUR, iso_text, parse_instant
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience.records import ALL
 from tapebook.home import make_home as new_home

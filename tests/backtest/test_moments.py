@@ -12,9 +12,9 @@ import pytest
 import tapebook
 from tapebook.clock import SystemClock
 from tapebook.domain.agent import HORIZONS
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.domain.market import Candle
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, HOUR, MINUTE, iso_text
 from tapebook.experience.events import MomentNoted
 from tapebook.experience.features import PRICE_FIELDS
 from tapebook.lab.replay import rebuild_packet

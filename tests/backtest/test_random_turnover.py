@@ -9,9 +9,8 @@ import scipy
 from tapebook.backtest.baselines import REPLICATIONS, random_turnover, replicate_trades, trade_columns
 from tapebook.backtest.price_series import OrderCosts, PriceSeries
 from tapebook.backtest.result import BacktestResult, ChunkResult
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import E6, HOUR
 from tests.backtest.books import CHUNKS, START, Played, plan_of
 from tests.experience.makers import closed
 

@@ -21,7 +21,7 @@ from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.run import BacktestCallbacks, BacktestRun
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.decision import Engine
-from tapebook.domain.instants import DAY, HOUR, MINUTE
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.domain.views import TradeView
 from tapebook.errors import BadInput, Damaged
 from tapebook.lessons import hash_lessons_text

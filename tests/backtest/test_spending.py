@@ -17,9 +17,9 @@ from tapebook.backtest.spending import BacktestLedger, CostEstimate, SpendingTot
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.decision.reply import make_answer
-from tapebook.domain.instants import DAY
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage
+from tapebook.domain.units import DAY
 from tapebook.errors import BadInput, SpendLimit
 from tapebook.llm import ModelResponse
 from tapebook.settings.config import FILE

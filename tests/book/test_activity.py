@@ -27,11 +27,10 @@ from tapebook.book.records import QUERIES
 from tapebook.book.store import MIGRATIONS, MOST_UNDER_WAY, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd, OrderEndStatus
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import LONGEST_STREAK, Action, Activity, Verdict
+from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE, floor_to_step
 from tapebook.log import Event, Log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.book.test_store import run

@@ -10,11 +10,10 @@ from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database
 from tapebook.db.database import _migration_files
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order, OrderEnd
 from tapebook.domain.position import Portfolio
 from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
+from tapebook.domain.units import E6, E8, MINUTE
 from tapebook.log import Log, verify_log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.book.test_projection import without_columns

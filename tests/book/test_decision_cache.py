@@ -11,8 +11,8 @@ from tapebook.book import events as ev
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.db import Database, connect, migrate
 from tapebook.db.buffered import BufferedDatabase
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.run import Action, DecisionRun, Verdict
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.book.test_store import NOON, book_of, run, write
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tapebook.book.events import Posting
 from tapebook.book.materializer import apply_fill, apply_funding, apply_insurance
-from tapebook.domain.money import E6, E8, notional_usd_e6, to_units
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.units import E6, E8, notional_usd_e6, to_units
 
 EMPTY = Portfolio({}, 1_000 * E6)
 PIECES = st.tuples(st.integers(1, 10**13), st.integers(1, 10**14))

@@ -22,10 +22,9 @@ from tapebook.book.materializer import (
     apply_fill,
     reconcile_portfolio_delta,
 )
-from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E6, E8, decimal_text, to_units
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Portfolio, Position, TradeState
+from tapebook.domain.units import E6, E8, HOUR, MINUTE, decimal_text, to_units
 
 Row = dict[str, str]
 

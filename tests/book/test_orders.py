@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.book.events import flatten_order, order_client_id, orders_for_actions
-from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.order import Increments, Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Action, ActionKind, Verdict
+from tapebook.domain.units import E6, E8, notional_usd_e6
 
 ALLOWED, REFUSED = Verdict(True), Verdict(False, "R3_POSITION_CAP", "too large")
 MARK = 100 * E8

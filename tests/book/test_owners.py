@@ -15,10 +15,10 @@ from tapebook.book.store import Book
 from tapebook.decision import EngineAnswer
 from tapebook.desk import control
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.order import SpotFill
 from tapebook.domain.position import Portfolio
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE
 from tapebook.errors import UnknownName
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import tick
@@ -88,6 +88,7 @@ READS: dict[str, Read] = {
     "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),
+    "agent_record": lambda book, it: book.agent_record(it.agent.agent.name),
     "find_agent": lambda book, it: _found_agent(book, it.agent.agent.name),
     "agent_as_of": lambda book, it: book.agent_as_of(it.agent.agent.name, as_of=it.now),
     "removed_at": lambda book, it: book.removed_at(GONE),

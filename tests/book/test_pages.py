@@ -18,11 +18,10 @@ from tapebook.book.records import ActionRecord, OrderRecord, RunRecord
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order, OrderEnd
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import Action, DecisionRun, Verdict
+from tapebook.domain.units import E6, E8, HOUR
 from tapebook.errors import BadInput
 from tapebook.log import Log
 from tapebook.log.store import MIGRATIONS as LOG

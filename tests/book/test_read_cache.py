@@ -10,7 +10,7 @@ from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
 from tapebook.desk.demo import VirtualDesk
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import StaleWriter
 from tapebook.home import make_home
 from tapebook.log import Draft, Log, ReadCache, Stream

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.book.materializer import Op, UpdateMfeMae
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment
 from tapebook.domain.position import Portfolio, TradeState
+from tapebook.domain.units import E6, E8, MINUTE
 from tests.book.account_oracle import Desk, SlowAccount
 from tests.matrix import examples
 

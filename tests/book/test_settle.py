@@ -21,10 +21,9 @@ from tapebook.book.materializer import (
     settle_insurance,
     settle_marks,
 )
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import Portfolio, Position, PriceRange
+from tapebook.domain.units import E6, E8, HOUR
 
 NOON = 500_000 * HOUR
 CASH = 1_000 * E6

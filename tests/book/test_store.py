@@ -17,11 +17,10 @@ from tapebook.book.totals import TradeTotals
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, PriceRange, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
+from tapebook.domain.units import E6, E8, HOUR, MINUTE
 from tapebook.errors import StaleWriter, UnknownName
 from tapebook.log import Event, Log
 from tapebook.log.store import MIGRATIONS as LOG

@@ -12,11 +12,10 @@ from tapebook.book.materializer import TradeCause, settle_fill
 from tapebook.book.store import MIGRATIONS, Book
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order, OrderEnd, Side
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.units import E6, E8, HOUR
 from tapebook.log import Log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.context.situations import run as some_run

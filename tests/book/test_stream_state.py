@@ -19,8 +19,8 @@ from tapebook.wiring import Rooms
 from tests.backtest.bars import make_home
 
 ANSWERS = (
-    *("account", "closed_trades", "closed_after", "closed_count_since", "last_run", "has_run", "working_orders"),
-    *("orders_under_way", "has_exposure", "newest_snapshot", "session", "agent", "halts", "flatten_due"),
+    *("account", "closed_trades", "closed_after", "closed_count_since", "last_run", "working_orders"),
+    *("orders_under_way", "has_exposure", "newest_snapshot", "session", "agent_record", "halts", "flatten_due"),
     *("run", "order_reason"),
 )
 

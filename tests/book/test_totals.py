@@ -11,7 +11,7 @@ from tapebook.book.store import MIGRATIONS, Book
 from tapebook.book.totals import TradeTotals
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, connect, migrate
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import E6, E8
 from tapebook.log import Log
 from tapebook.log.store import MIGRATIONS as LOG
 from tests.book.test_store import NOON, Deal, Teller

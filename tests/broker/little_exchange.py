@@ -23,9 +23,9 @@ import pytest
 from tapebook.book.materializer import apply_fill, apply_funding
 from tapebook.broker import OrderState, brokers
 from tapebook.broker.port import OrderStatus
-from tapebook.domain.money import notional_usd_e6
 from tapebook.domain.order import Fill, FundingPayment, Order, OrderEnd
 from tapebook.domain.position import Portfolio
+from tapebook.domain.units import notional_usd_e6
 
 Fault = Literal["lose request", "lose answer", "late answer", "late arrival", "reject"]
 

@@ -19,11 +19,10 @@ from tapebook.broker import (
     Settlement,
 )
 from tapebook.domain.agent import MarginMode
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
 from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.units import E6, E8, HOUR, MINUTE
 
 NOON = 500_000 * HOUR
 """A full hour to count from."""

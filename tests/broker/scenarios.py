@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from tapebook.broker import Broker, BrokerAccount, Exposure, OrderBook, PaperTerms
 from tapebook.domain.agent import MarginMode
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order, OrderType
 from tapebook.domain.position import Position
+from tapebook.domain.units import E6, E8, HOUR, MINUTE
 from tests.broker.market import NOON, TERMS, Market, Teller
 
 # Two that the margin tables know, with tiers, and one that they do not.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tapebook.broker import OrderBook
 from tapebook.broker.matching import market_price_e8, touch_price_e8
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import E6, E8
 from tests.broker.market import TERMS
 
 MID = 100 * E8

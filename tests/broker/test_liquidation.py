@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.broker.margin import PRICE_STEPS, AdverseMove, MarginTiers, liquidation_prices
-from tapebook.domain.money import E6, E8
 from tapebook.domain.position import Position
+from tapebook.domain.units import E6, E8
 
 MARGINS = MarginTiers(default_max_leverage=5)
 

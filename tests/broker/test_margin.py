@@ -7,9 +7,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tapebook.broker.margin import MarginTiers, covers_initial_margin, listed_increments, listed_symbols
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Increments
 from tapebook.domain.position import Position
+from tapebook.domain.units import E6, E8
 
 MARGINS = MarginTiers(default_max_leverage=7)
 MILLION = 10**6

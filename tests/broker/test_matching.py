@@ -4,10 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from tapebook.broker.matching import Match, match_order
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8
 from tapebook.domain.order import FillRule, Order
+from tapebook.domain.units import E8, MINUTE
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, bar, limit, mid, order
 
 

@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tapebook.broker import BrokerAccount, BrokerActivity
+from tapebook.broker import BookedAccount, BrokerAccount, BrokerActivity, Settlement
 from tapebook.broker.brokers import paper
-from tapebook.broker.simulation import MarginWindow, MarginWindows
-from tapebook.domain.instants import MINUTE
+from tapebook.broker.margin import MarginTiers
+from tapebook.broker.simulation import AccountSimulation, MarginWindow, MarginWindows, walked_quietly
+from tapebook.domain.agent import MarginMode
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8
 from tapebook.domain.order import Fill, FillRule
+from tapebook.domain.units import E8, HOUR, MINUTE
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, activity, bar, held, mid, order
+from tests.matrix import examples
 
 
 def walked(bars: list[Candle], of: BrokerAccount, *, minutes: float, mids: tuple[Mid, ...] = ()) -> BrokerActivity:
@@ -133,3 +137,39 @@ def test_a_quiet_stretch_is_asked_about_by_the_hour() -> None:
     assert seen == {700: 96, 701: 97, 1_500: 95}
     assert (walked_to - NOON) // MINUTE == quiet - 2 and quotes.asked < 300
     assert quotes.seen <= NOON + quiet * MINUTE
+
+
+@settings(max_examples=examples(300))
+@given(
+    lows=st.lists(st.sampled_from((*[99.0] * 12, 95.0, 91.0, 70.0, None)), min_size=1, max_size=16),
+    size=st.sampled_from((1.0, -1.0, 0.1)),
+    cash=st.sampled_from((10.0, 60.0, 1_000.0)),
+    moved=st.integers(-10, 40),
+    walked_by=st.integers(-5, 40),
+    after=st.integers(0, 90),
+    paid=st.booleans(),
+    ended=st.sampled_from((False, False, False, True)),
+    margin=st.sampled_from(("cross", "isolated")),
+)
+def test_what_is_seen_without_a_simulation_is_what_one_would_say(
+    lows: list[float | None],
+    size: float,
+    cash: float,
+    moved: int,
+    walked_by: int,
+    after: int,
+    paid: bool,
+    ended: bool,
+    margin: MarginMode,
+) -> None:
+    bars = [bar(5 * at, 100, 200 - low, low, 100, minutes=5) for at, low in enumerate(lows) if low is not None]
+    ends = {"BTC": Settlement(NOON + 30 * MINUTE, 100 * E8)} if ended else {}
+    market = Market((), tuple(bars), rates={str(NOON + HOUR): 10_000_000} if paid else {}, settlements=ends)
+    holds = held(size, leverage=2, moved_at=NOON + moved * MINUTE)
+    of = account(holds, cash=cash, margin=margin, walked=walked_by)
+    booked = BookedAccount(of, (), WrittenQuotes(market), NOON + after * MINUTE)
+    quiet = walked_quietly(booked)
+    event("quiet" if quiet is not None else "simulated")
+    said = AccountSimulation(booked, terms=TERMS, margins=MarginTiers(TERMS.default_max_leverage)).simulate()
+    if quiet is not None:
+        assert (said.events, said.walked_until) == ((), quiet)

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from tapebook.context.situation import Feature, Market, Situation
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceRow, LayerRow, Lessons
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
 from tapebook.domain.run import Action, Activity, DecisionRun, Verdict, Watermarks
+from tapebook.domain.units import E6, E8, HOUR, MINUTE, parse_instant
 
 NOW = parse_instant("2026-06-04T12:30:00Z")
 LONGEST = 2**63 - 1

@@ -16,14 +16,13 @@ from tapebook.context.assemble import OWN_SECTIONS
 from tapebook.decision import Reply, parse_reply
 from tapebook.domain.agent import ContextProfile, ExperienceRow, LayerRow, Lessons, RiskCaps
 from tapebook.domain.canonical import canonical_json, sha256_hex
-from tapebook.domain.instants import MINUTE, minute_text
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill
 from tapebook.domain.packet import Packet
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.run import Activity, Verdict
 from tapebook.domain.text import text_tokens
+from tapebook.domain.units import E6, E8, MINUTE, minute_text
 from tests.caches import forget
 from tests.context.situations import (
     HOSTILE,

@@ -5,9 +5,9 @@ from hypothesis import given
 
 from tapebook.context import Situation, assemble_packet
 from tapebook.domain.market import SettledFunding
-from tapebook.domain.money import E6, decimal_text, short_price
 from tapebook.domain.packet import BarPrices, DecisionFacts
 from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.units import E6, decimal_text, short_price
 from tests.caches import forget
 from tests.context.situations import MARKET, NOW, empty_situation, patient, situation, situations
 

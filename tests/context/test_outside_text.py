@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from tapebook.context import Feature, Situation, assemble_packet
 from tapebook.domain.agent import ExperienceRow, LayerRow, Lessons
-from tapebook.domain.money import E8
 from tapebook.domain.order import OrderOutcome
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Verdict
 from tapebook.domain.text import MOST_MARKS
+from tapebook.domain.units import E8
 from tests.context.situations import (
     NOW,
     action,

@@ -1,7 +1,7 @@
 """What a situation says of itself."""
 
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tests.context.situations import NOW, empty_situation, market, situation
 
 

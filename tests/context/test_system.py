@@ -14,9 +14,9 @@ from tapebook.context.assemble import (
     system_segments,
 )
 from tapebook.domain.agent import AgentProfile, Lessons, RiskCaps
-from tapebook.domain.money import E6
 from tapebook.domain.packet import Segment
 from tapebook.domain.text import sanitise, sanitise_lines, text_tokens
+from tapebook.domain.units import E6
 from tests.context.situations import HOSTILE, WORDS, profile
 
 TEXT = st.text(max_size=60)

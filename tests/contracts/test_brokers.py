@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 from tapebook import plug
 from tapebook.broker import BookedAccount, Broker, BrokerActivity, MarketListing, OrderState, PaperTerms
 from tapebook.broker.port import trades_elsewhere
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E8
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, Order, OrderEnd, round_price, round_size
+from tapebook.domain.units import E8, HOUR, MINUTE
 from tapebook.errors import BrokerAway
 from tests.broker.little_exchange import Fault, LittleExchange, wired_broker
 from tests.broker.market import (

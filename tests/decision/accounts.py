@@ -6,10 +6,10 @@ import msgspec
 
 from tapebook.decision.guard import Limits, Move
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, ActionKind
+from tapebook.domain.units import E6, E8
 
 CAPS = RiskCaps(
     max_position_usd_e6=2_000 * E6,

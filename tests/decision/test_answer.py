@@ -2,9 +2,9 @@
 
 from tapebook.decision import Reply, parse_reply
 from tapebook.decision.reply import make_answer
-from tapebook.domain.money import E6
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
+from tapebook.domain.units import E6
 
 PACKET = Packet("a", "ETH", 0, 1, "", "", (), 0, {}, "", "")
 

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tapebook.decision.guard import claimed_figures, figures_in, numbers_in, unexplained_numbers
-from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
+from tapebook.domain.units import E6, E8
 
 TEXT = """as of 2026-01-05T06:00
 mid 65,200.5  funding 0.0012 %  open interest 1.25B

@@ -18,10 +18,10 @@ from tapebook.decision.guard import (
     judge_actions,
     move_of_order,
 )
-from tapebook.domain.money import E6, notional_usd_e6
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Action, ActionKind, Activity, Verdict
+from tapebook.domain.units import E6, notional_usd_e6
 from tests.decision.accounts import CAPS, MARK, action, limited, limits, order, working
 from tests.matrix import examples
 

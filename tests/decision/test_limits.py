@@ -3,7 +3,7 @@
 import pytest
 
 from tapebook.decision.guard import Move, move_of_order
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tests.decision.accounts import MARK, limits, order, usd, working
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tapebook.context.assemble import FOOTER
 from tapebook.decision.reply import MAX_ACTIONS, MAX_REPLY_CHARS, Reply, ReplyRefusal, parse_reply
-from tapebook.domain.money import E6, E8
 from tapebook.domain.run import Action
 from tapebook.domain.text import short_line
+from tapebook.domain.units import E6, E8
 from tests.decision.hostile_replies import GOOD, HOSTILE, reply
 from tests.matrix import examples
 

@@ -8,8 +8,8 @@ import pytest
 
 from tapebook.decision import guard
 from tapebook.decision.guard import RULES, judge_actions
-from tapebook.domain.money import E8
 from tapebook.domain.run import Action, Activity, Verdict
+from tapebook.domain.units import E8
 from tests.decision.accounts import CAPS, action, limited, limits, usd, working
 
 OPEN = action("open", "long", 100)

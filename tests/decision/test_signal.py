@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.decision.rule_engine import RuleEngine, RuleSettings, Signal, follow_signal, walk_side
-from tapebook.domain.money import E6
 from tapebook.domain.packet import DecisionFacts
+from tapebook.domain.units import E6
 from tests.decision.engines.seen import FLAT, LONG, SHORT, account, action_in, packet_of
 
 USUAL = RuleSettings()

@@ -15,8 +15,8 @@ from tapebook.api import app
 from tapebook.clock import SystemClock
 from tapebook.desk.scheduler import Scheduler
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, MINUTE, floor_to_step
 from tapebook.domain.market import Candle, Mid, Observation
+from tapebook.domain.units import DAY, MINUTE, floor_to_step
 from tapebook.settings.config import FILE
 from tapebook.wiring import Rooms
 from tests.db.places import sql

@@ -10,11 +10,10 @@ from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.desk.verify import OPERATIONAL_TABLES
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import MINUTE, SECOND, parse_instant
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E8
 from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import E8, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.log import verify_log
 from tapebook.tick.decide import PreparedDecision, Slot

@@ -7,9 +7,9 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.book.events import Posting
 from tapebook.domain.agent import Deployment
-from tapebook.domain.money import E8
 from tapebook.domain.position import ClosedTrade, Position, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
+from tapebook.domain.units import E8
 from tapebook.horizons.aggregate import EXTERNAL, TradeExit
 from tapebook.log import Draft
 from tapebook.wiring import Rooms

@@ -7,7 +7,7 @@ import msgspec
 
 from tapebook.desk.demo import VirtualDesk
 from tapebook.domain.agent import AgentProfile, ContextProfile
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.home import make_home
 from tapebook.tick.story import deploy_agent
 from tests.replay import desk

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.world.server import Faults
 from tests.ingest import ingest_harness as weather
 from tests.ingest.ingest_harness import BORN, Storm

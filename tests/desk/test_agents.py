@@ -15,8 +15,8 @@ from tapebook.desk import agents, control
 from tapebook.desk.executor import Executor
 from tapebook.desk.worker import Worker
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import HOUR, parse_instant
 from tapebook.domain.market import FundingRate
+from tapebook.domain.units import HOUR, parse_instant
 from tapebook.errors import BadInput, ConfigError, UnknownName
 from tapebook.home import make_home
 from tapebook.settings import profiles

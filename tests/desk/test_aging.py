@@ -14,7 +14,7 @@ from tapebook.api.app import DemoProgress
 from tapebook.desk import demo
 from tapebook.desk.aging import age_home
 from tapebook.desk.demo import AGED_AGENTS, DEMO_SOURCES
-from tapebook.domain.instants import DAY, HOUR, iso_text
+from tapebook.domain.units import DAY, HOUR, iso_text
 from tapebook.errors import HomeError
 from tapebook.home import DEMO_MARKER, DEMO_START, make_home
 from tapebook.world.assets import PriceHabit

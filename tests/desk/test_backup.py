@@ -67,6 +67,27 @@ def test_a_machine_with_only_the_backups_goes_on(home: Path, tmp_path: Path) -> 
         assert not [each for each in [place, *place.rglob("*")] if each.stat().st_mode & 0o077]
 
 
+@pytest.mark.parametrize("spool", ["spool", "var/waiting", "/elsewhere"])
+def test_what_waits_in_the_spool_is_in_the_backup_and_as_old_as_it_was(home: Path, tmp_path: Path, spool: str) -> None:
+    """A backup makes no pack that is not due, and a restored home finds what waited wherever the spool was."""
+    folder = tmp_path / "elsewhere" if spool.startswith("/") else home / spool
+    if spool != "spool":
+        folder.parent.mkdir(exist_ok=True)
+        (home / "spool").rename(folder)
+    named = str(folder) if spool.startswith("/") else spool
+    (home / FILE).write_text(with_setting((home / FILE).read_text(), ("archive", "spool"), named))
+    with tapebook.open(home) as book:
+        book.tick("btc-5m", "BTC")
+        assert (names := sorted(path.name for path in folder.glob("*.seg")))
+        packs = list((home / "archive" / "packs").rglob("*.z"))
+        book.backup(str(tmp_path / "backups"))
+    assert list((home / "archive" / "packs").rglob("*.z")) == packs
+    new = tmp_path / "new"
+    app.restore(str(tmp_path / "backups"), new)
+    restored = new / ("spool" if spool.startswith("/") else spool)
+    assert sorted(path.name for path in restored.glob("*.seg")) == names and proves_itself(new)
+
+
 def test_what_came_after_the_backup_is_lost_and_not_cut_off(home: Path, tmp_path: Path) -> None:
     set_archive(home, str(tmp_path / "archive"))
     with tapebook.open(home) as book:

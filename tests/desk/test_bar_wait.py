@@ -8,9 +8,9 @@ import pytest
 
 from tapebook.desk.scheduler import Scheduler
 from tapebook.domain.agent import AgentProfile, ContextProfile
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import MINUTE, SECOND
 from tapebook.home import make_home
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import deploy_agent, tick

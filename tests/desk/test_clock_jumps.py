@@ -11,8 +11,8 @@ from tapebook.clock import VirtualClock
 from tapebook.context import Situation
 from tapebook.desk.demo import VirtualDesk
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Liquidity, Mid, Observation
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 from tapebook.errors import Busy
 from tapebook.home import make_home
 from tapebook.ingest.compaction import retention_by_channel

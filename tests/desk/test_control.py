@@ -7,7 +7,7 @@ import pytest
 
 from tapebook.desk import control
 from tapebook.desk.control import FlattenReport, HaltReport
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import StaleWriter
 from tapebook.home import exclusive_lock
 from tapebook.log import Leases

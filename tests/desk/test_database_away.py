@@ -20,7 +20,7 @@ from tapebook.desk.librarian import Librarian
 from tapebook.desk.roles import ROLES, RoleName, RoleProgress, StopSignal, run_role
 from tapebook.desk.supervisor import serve_role
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import DatabaseAway, HomeError
 from tapebook.wiring import Rooms
 from tests.db.places import sql

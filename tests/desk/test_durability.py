@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tapebook.archive.archives import folder
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.wiring import PastTerms, Rooms
 from tests.desk.desks import BRIEF, desk, reply
 from tests.desk.worker_harness import shops, work

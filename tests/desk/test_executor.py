@@ -11,8 +11,8 @@ from tapebook.decision.reply import make_answer
 from tapebook.desk import worker
 from tapebook.desk.executor import Executor
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import MINUTE, SECOND
 from tapebook.errors import StoreFailed
 from tapebook.tick.execute import execute_orders
 from tests.db.places import sql

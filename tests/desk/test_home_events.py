@@ -14,15 +14,13 @@ from tapebook.desk import home_events
 from tapebook.desk.control import halt
 from tapebook.desk.home_events import HomeEvent, HomeEvents, HomeTotals, HomeWatch
 from tapebook.domain.agent import AgentProfile, Note
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Gap, Mid
-from tapebook.domain.money import E8
 from tapebook.domain.run import Usage
+from tapebook.domain.units import E8, MINUTE, SECOND
 from tapebook.errors import DatabaseAway
 from tapebook.lessons.notes import draft_note_refused
 from tapebook.tape.source import SourceProblem
-from tapebook.tick.decide import Slot
-from tapebook.tick.record import record_unmade_runs
+from tapebook.tick.decide import Slot, record_unmade_runs
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 from tests.desk.desks import START, Desk, desk, reply

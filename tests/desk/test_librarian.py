@@ -8,7 +8,7 @@ import pytest
 from tapebook.desk import librarian as module
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.horizons import ContextLayer, ContextStore
 from tests.api.test_live import layers
 from tests.desk.desks import desk

@@ -11,7 +11,7 @@ from tapebook.archive import SpooledArchive
 from tapebook.clock import VirtualClock
 from tapebook.desk import librarian
 from tapebook.desk.librarian import Librarian, OldRunArchiver
-from tapebook.domain.instants import DAY, MINUTE, parse_instant
+from tapebook.domain.units import DAY, MINUTE, parse_instant
 from tapebook.errors import StoreFailed
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import replay_runs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tapebook.clock import VirtualClock
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.tape.source import SourceProblem

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tapebook.desk.scheduler import Pair, due_pairs
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 
 NOON = 500_000 * HOUR
 

@@ -9,7 +9,7 @@ from tapebook.book.decision_queue import QueuedDecision
 from tapebook.desk.agents import DeploymentDirectory, refuse_shared_accounts
 from tapebook.desk.scheduler import MAX_MISSED_SLOTS, Scheduler
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import MINUTE, parse_instant
+from tapebook.domain.units import MINUTE, parse_instant
 from tapebook.errors import BadInput, Busy
 from tapebook.home import make_home
 from tapebook.tick.story import deploy_agent

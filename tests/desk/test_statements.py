@@ -13,8 +13,8 @@ from tapebook.db.database import Query
 from tapebook.db.postgres import PostgresDatabase
 from tapebook.db.sqlite import SqliteDatabase
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, Liquidity, Mid, Observation
+from tapebook.domain.units import MINUTE
 from tapebook.tape.view import View
 from tapebook.tick.prepare import FEATURE_FAMILIES
 from tests.desk.worker_harness import START, Asked, Shop, buys, holds, shops, work
@@ -172,5 +172,5 @@ def test_what_the_tape_does_not_have_is_found_missing_by_two_statements(home: Pa
         assert shop.rooms.tape.newest(Mid, SYMBOLS[0], view=view)
         statements.clear()
         for family in FEATURE_FAMILIES.values():
-            assert shop.rooms.tape.feature(family, SYMBOLS[0], view=view) is None
+            assert shop.rooms.tape.newest(family, SYMBOLS[0], view=view) is None
     assert sum(statements.values()) == 2 * len(FEATURE_FAMILIES), statements

@@ -12,9 +12,9 @@ from tapebook.api import app
 from tapebook.decision import EngineAnswer
 from tapebook.desk import worker as worker_module
 from tapebook.domain.agent import AgentProfile, ContextProfile
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy, StaleWriter, StoreFailed
 from tests.db.places import sql
 from tests.desk.worker_harness import START, Later, Shop, buys, holds, shops, work

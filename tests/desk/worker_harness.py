@@ -11,10 +11,10 @@ from tapebook.decision.reply import make_answer
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import EnginePool, Worker
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE, parse_instant
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE, parse_instant
 from tapebook.wiring import Rooms
 from tests.replay.crew import Here
 

@@ -4,8 +4,8 @@ import pytest
 
 from tapebook.context import market_sections
 from tapebook.domain.agent import HORIZONS, ContextProfile, Horizon, context_for_horizon
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.text import line_tokens
+from tapebook.domain.units import DAY, HOUR, MINUTE
 
 LOOKBACKS = {"scalp": HOUR, "intraday": DAY, "swing": 7 * DAY, "position": 30 * DAY}
 # Eight decimals of a price below a ten-thousandth, and a volume with an exponent.

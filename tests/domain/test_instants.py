@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import (
+from tapebook.domain.units import (
     DAY,
     HOUR,
     MINUTE,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tapebook.domain import money
-from tapebook.domain.money import (
+from tapebook.domain import units
+from tapebook.domain.units import (
     E6,
     E8,
     E12,
@@ -261,7 +261,7 @@ def test_the_fast_way_gives_and_raises_what_the_exact_way_does(text: str) -> Non
 @given(st.lists(st.integers(1, 9 * 10**14 - 1).map(lambda unit: f"{Decimal(unit).scaleb(-8):f}"), min_size=1))
 def test_prices_of_eight_decimals_are_taken_one_by_one_at_full_speed(texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(money, "to_units", None)
+        patch.setattr(units, "to_units", None)
         found = [to_e8(text) for text in texts]
     assert found == [to_units(text, E8) for text in texts]
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.money import E8
 from tapebook.domain.order import Increments, round_price, round_size
+from tapebook.domain.units import E8
 
 POWERS = st.integers(0, 9).map(lambda power: 10**power)
 LOTS = POWERS | st.integers(1, 10**6)

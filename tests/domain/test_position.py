@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Position, position_after_fill
+from tapebook.domain.units import E6, E8
 
 
 def fill(size_e8: int, price_e8: int = 100 * E8, at: int = 7) -> Fill:

@@ -5,9 +5,9 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.money import E8, notional_usd_e6
 from tapebook.domain.position import Position, only_reduces, signed_size_e8
 from tapebook.domain.run import Action, ActionKind
+from tapebook.domain.units import E8, notional_usd_e6
 
 SIZES = st.integers(-(10**12), 10**12)
 PRICES = st.integers(1, 10**6 * E8)

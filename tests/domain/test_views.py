@@ -8,9 +8,9 @@ import msgspec
 
 from tapebook.context import assemble_packet
 from tapebook.domain import views
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.run import Usage, Verdict, Vote
+from tapebook.domain.units import E6, E8
 from tests.context.situations import NOW, action, closed, run, situation, trade
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.money import E6, E8
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote, Watermarks
+from tapebook.domain.units import DAY, E6, E8, HOUR
 from tapebook.experience.events import PROJECTION, draft_situation_seen
 from tapebook.experience.features import MarketFeatures
 from tapebook.experience.store import MIGRATIONS, Experience

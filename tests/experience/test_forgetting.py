@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tapebook.db import Database, connect
 from tapebook.domain.agent import ExperienceSettings
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.units import DAY, HOUR
 from tapebook.errors import BadInput
 from tapebook.experience.events import ForgetTerms, SeenFeatures
 from tapebook.experience.features import MOMENT_FIELDS, FeatureVector

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.agent import ExperienceSettings
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE
 from tapebook.experience import moments, outcome_of, store
 from tapebook.experience.events import MomentNoted, SeenFeatures
 from tapebook.experience.features import (

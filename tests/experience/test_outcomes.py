@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.money import E8
 from tapebook.domain.run import Verdict
+from tapebook.domain.units import E8
 from tapebook.experience.records import MOST_PPM, Outcome, outcome_of, ppm_of
 from tests.experience.makers import NOTIONAL, closed, run_of, vote
 

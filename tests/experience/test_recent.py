@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.domain.agent import ExperienceSettings
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.experience.records import EndedTrade, RecentRecord, Record
 from tapebook.experience.rows import ExperienceQuery
 from tests.experience.makers import T0, closed, memory_desk, run_of

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.domain.agent import ExperienceSettings
-from tapebook.domain.instants import HOUR
+from tapebook.domain.units import HOUR
 from tapebook.experience.events import draft_situation_seen
 from tapebook.experience.records import ASSET, REGIME
 from tapebook.experience.rows import ExperienceQuery

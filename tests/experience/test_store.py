@@ -10,7 +10,7 @@ import pytest
 
 from tapebook.db import connect
 from tapebook.domain.agent import ExperienceRow, ExperienceSettings
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.units import DAY, HOUR
 from tapebook.experience.events import draft_situation_seen
 from tapebook.experience.features import PAGE_ROWS, MarketFeatures
 from tapebook.experience.records import ALL, PROVIDER, outcome_of, records_from_scratch

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E8, divide_half_even
 from tapebook.domain.run import SlotMark
 from tapebook.domain.targets import CASH, EQUAL
+from tapebook.domain.units import E8, HOUR, MINUTE, divide_half_even
 from tapebook.experience.twins import (
     AWAKE_MASS,
     CUT_SCALES,

@@ -4,9 +4,8 @@ import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, MINUTE, SECOND
 from tapebook.history.import_file import parse_file
 from tapebook.history.importer import ImportKind, ImportRequest, ParsedFile
 from tapebook.tape.view import span_ms

@@ -16,15 +16,14 @@ from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.db import Query, Row
 from tapebook.db.sqlite import SqliteDatabase
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid, Observation
-from tapebook.domain.money import E8
 from tapebook.domain.order import Fill
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, iso_text, parse_instant
 from tapebook.errors import BadInput
 from tapebook.history.book_import import FillsReport
 from tapebook.history.fill_files import read_fill_rows
 from tapebook.history.importer import assumed_known_at
-from tapebook.horizons import rows
+from tapebook.horizons import rollup
 from tapebook.log import Draft, Event
 from tapebook.tick import memory
 from tapebook.tick.learn import learn_what_is_due
@@ -464,7 +463,7 @@ def all_learned(book: app.Tapebook) -> tuple[Any, ...]:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of four trades and two days."""
     monkeypatch.setattr(memory, "STEP_TRADES", 4)
-    monkeypatch.setattr(rows, "STEP_DAYS", 2)
+    monkeypatch.setattr(rollup, "STEP_DAYS", 2)
 
 
 def learned_at_once(folder: Path, path: Path) -> tuple[Any, ...]:

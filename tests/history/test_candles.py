@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput
 from tapebook.history import tables
 from tapebook.history.import_file import parse_file

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tapebook
-from tapebook.domain.instants import DAY, HOUR, parse_instant
 from tapebook.domain.market import FundingRate
+from tapebook.domain.units import DAY, HOUR, parse_instant
 from tapebook.errors import BadInput, Busy
 from tapebook.history.download import Download, DownloadKind, DownloadReport, fetch_history
 from tapebook.world.faults import Faults

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import parse_instant
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, parse_instant
 from tapebook.errors import BadInput
 from tapebook.history.fill_files import FillFile, FillRow, read_fill_rows
 from tests.matrix import examples

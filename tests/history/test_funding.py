@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import FundingRate
-from tapebook.domain.money import E12
+from tapebook.domain.units import E12, HOUR
 from tapebook.errors import BadInput
 from tests.history.files import MIDNIGHT, ask, parsed, whys
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Mid
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput
 from tapebook.history.importer import RowProblems, assumed_known_at
 from tapebook.tape.view import bar_length_ms, parse_span, span_ms, span_text

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR, MINUTE
 from tapebook.errors import BadInput
 from tests.history.files import HEADER, MIDNIGHT, ask, lines, parsed, whys
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.money import E8, E12
+from tapebook.domain.units import E8, E12
 from tapebook.history import table_columns
 
 NAN, INFINITY = float("nan"), float("inf")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation, PredictedFunding
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.history.importer import ParsedFile
 from tests.history.files import parsed, whys
 from tests.history.test_raw_stream import Line, candle_frame, mids_frame, recording, stream

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, MINUTE
 from tapebook.errors import BadInput
 from tapebook.history.import_file import parse_file
 from tapebook.history.importer import ImportRequest, ParsedFile

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Mid
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput
 from tapebook.history import series
 from tapebook.history.importer import RowProblems

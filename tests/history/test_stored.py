@@ -9,8 +9,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Mid
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.history.import_file import compare_with_tape, mixed_lengths_refusal
 from tapebook.history.importer import ParsedFile, assumed_known_at
 from tapebook.tape.bars import roll_up

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import iso_text
+from tapebook.domain.units import iso_text
 from tapebook.history.table_columns import BAD_TIME, TimeColumn, why_bad_time
 from tests.history.files import MIDNIGHT
 

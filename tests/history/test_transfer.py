@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Mid
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput, StoreFailed, UnknownName
 from tapebook.history import exporter
 from tapebook.history.importer import assumed_known_at

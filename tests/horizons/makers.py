@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import DAY, parse_instant
-from tapebook.domain.money import E6
+from tapebook.domain.units import DAY, E6, parse_instant
 from tapebook.horizons.aggregate import Aggregate, TradeExit, leaf_of
 from tapebook.horizons.contexts import LayerConnection
 from tapebook.horizons.events import PROJECTION

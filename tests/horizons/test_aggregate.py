@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.horizons.aggregate import (
     EMPTY_AGGREGATE,
     MOST_BEST,

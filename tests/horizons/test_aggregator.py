@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.horizons.contexts import ContextAggregator, ContextStore, LayerConnection
 from tapebook.horizons.layers import ContextLayer
 from tests.horizons.makers import Ledger, exit_at, in_memory

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query
-from tapebook.domain.instants import DAY, parse_instant
+from tapebook.domain.units import DAY, parse_instant
 from tapebook.errors import BadInput
 from tapebook.horizons import ContextLayer, ContextStore
 from tapebook.horizons.aggregate import TradeExit

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from tapebook.domain.agent import LayerRow
-from tapebook.domain.instants import DAY, HOUR, parse_instant
-from tapebook.horizons import rows as module
+from tapebook.domain.units import DAY, HOUR, parse_instant
+from tapebook.horizons import store as module
 from tapebook.horizons.contexts import ContextStore, LayerConnection
 from tapebook.horizons.layers import ContextLayer
-from tapebook.horizons.rows import LayerCache, layer_rows
-from tapebook.horizons.store import Horizons
+from tapebook.horizons.rollup import roll_up_finished_days
+from tapebook.horizons.rows import layer_rows
+from tapebook.horizons.store import Horizons, LayerCache
 from tests.horizons.makers import SCOPE, Ledger, exit_at, in_memory
 
 NOON = parse_instant("2026-02-05T12:00")
@@ -19,7 +20,7 @@ NOON = parse_instant("2026-02-05T12:00")
 def over(conn: LayerConnection, almanac: LayerCache, *, now: int) -> int:
     """Rolls up what is over by a moment; how many events that took."""
     seq = conn.head(SCOPE)
-    drafts = almanac.roll_up_finished_days(conn.days, SCOPE, seq=seq, now=now)
+    drafts = roll_up_finished_days(almanac, conn.days, SCOPE, seq=seq, now=now)
     conn.append(SCOPE, drafts, expected_seq=seq)
     return len(drafts)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tapebook.db import Database, Query
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.errors import BadInput
 from tapebook.horizons.layers import LAYER_SPECS, ContextLayer, check_key, value_text
 

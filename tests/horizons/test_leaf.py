@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade, TradeState
+from tapebook.domain.units import E6
 from tapebook.horizons.aggregate import EMPTY_AGGREGATE, EXTERNAL, TradeExit, exit_of, leaf_of
 from tapebook.horizons.layers import parse_period, period_of
 from tests.horizons.makers import exit_at, ledgers

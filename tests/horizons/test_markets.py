@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.domain.agent import LayerRow
-from tapebook.domain.instants import DAY, HOUR, parse_instant
 from tapebook.domain.market import Candle
 from tapebook.domain.position import Position
+from tapebook.domain.units import DAY, HOUR, parse_instant
 from tapebook.horizons.aggregate import Aggregate, fold_spans, fold_two_spans
 from tapebook.horizons.contexts import ContextAggregator, ContextStore
 from tapebook.horizons.layers import ContextLayer, Period

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import DAY, parse_instant
+from tapebook.domain.units import DAY, parse_instant
 from tapebook.errors import BadInput
 from tapebook.horizons.layers import LEGACY, PERIOD_KINDS, Period, PeriodKind, parse_period, period_of
 

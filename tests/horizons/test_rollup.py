@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.horizons.aggregate import TradeExit
 from tapebook.horizons.contexts import LayerConnection
 from tapebook.horizons.events import PROJECTION

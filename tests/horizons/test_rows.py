@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 
 from tapebook.domain.agent import LayerRow
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.horizons.aggregate import TradeExit
 from tapebook.horizons.contexts import ContextStore
 from tapebook.horizons.layers import ContextLayer

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.horizons.aggregate import Aggregate, Sums, TradeExit, fold_spans, leaf_of
 from tapebook.horizons.layers import LAYER_OF, PERIOD_KINDS, ContextLayer, Period, PeriodKind, period_of
 from tapebook.horizons.values import RollupTerms, correlation, mean_confidence, sharpe_ratio, values_of

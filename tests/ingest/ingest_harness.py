@@ -18,8 +18,8 @@ import msgspec
 
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.sources import hyperliquid

@@ -7,8 +7,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap, Liquidity
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.ingest.ingester import PendingFacts
 from tapebook.sources.hyperliquid.tape_reads import BOOK_ROUND_MS, gaps_missing_on_tape, unrecorded_book_gaps
 from tapebook.tape.store import MIGRATIONS, Tape

@@ -10,8 +10,8 @@ import pytest
 from tapebook.api import app
 from tapebook.archive import put_cold
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import StoreFailed
 from tapebook.history.importer import assumed_known_at
 from tapebook.home import DEMO_START

@@ -5,8 +5,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Liquidity
+from tapebook.domain.units import MINUTE
 from tapebook.errors import StoreFailed
 from tapebook.ingest.ingester import FeatureDeriver, SymbolFeatures, compute_features
 from tapebook.tape.features import PREMIUM_STEP_E12

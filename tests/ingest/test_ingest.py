@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Gap, Mid, MidFrame
+from tapebook.domain.units import HOUR, MINUTE, floor_to_step
 from tapebook.errors import Busy, StoreFailed
 from tapebook.ingest import ingester
 from tapebook.ingest.compaction import retention_by_channel

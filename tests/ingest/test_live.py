@@ -12,8 +12,8 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import DatabaseAway, HomeError, Retry, StoreFailed, TapebookError, UnknownName
 from tapebook.ingest.ingester import PendingFacts
 from tapebook.ingest.live import IngestProgress, ingest_live

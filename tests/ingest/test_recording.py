@@ -9,8 +9,8 @@ import pytest
 
 from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
 from tapebook.desk.verify import verify_home
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, FundingRate, Liquidity, Mid, PredictedFunding
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput
 from tapebook.history.transfer import export_stream, import_file
 from tapebook.home import make_home
@@ -70,7 +70,7 @@ def everything(rooms: Rooms) -> dict[str, list[object]]:
         for kind in KINDS:
             found[f"{symbol} {kind.__name__}"] = rooms.tape.facts(kind, symbol, since=0, view=View(FOREVER))
         for channel in CHANNELS:
-            found[f"{symbol} {channel}"] = [*rooms.tape.features_since(channel, symbol, since=0, view=View(FOREVER))]
+            found[f"{symbol} {channel}"] = [*rooms.tape.facts(channel, symbol, since=0, view=View(FOREVER))]
     for register in REGISTERS:
         # Before the hour and after it: a version of the second crawl must not be known by the time of the first.
         for moment in (END, START + 2 * MINUTE):

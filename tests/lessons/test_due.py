@@ -3,7 +3,7 @@
 import pytest
 
 from tapebook.domain.agent import ReflectionSettings
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.units import DAY, HOUR
 from tapebook.lessons import ReflectionState, should_run_reflection
 
 NOON = 20_000 * DAY + 12 * HOUR

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR
+from tapebook.domain.units import HOUR
 from tapebook.lessons.hypotheses import (
     FIELDS,
     SLOTS,

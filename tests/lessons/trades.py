@@ -2,9 +2,8 @@
 
 import random
 
-from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.position import ClosedTrade, TradeState
+from tapebook.domain.units import E6, E8, HOUR, MINUTE
 from tapebook.lessons import Evidence, LaterCases, case_of
 from tapebook.lessons.hypotheses import EntryFacts, TradeCase
 from tapebook.lessons.notes import LessonChange

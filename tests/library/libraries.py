@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.library.sync import SyncReport, sync_documents
 from tapebook.search.index import IndexFiles
 from tapebook.wiring import Rooms

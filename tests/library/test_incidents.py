@@ -5,8 +5,8 @@ from itertools import pairwise
 import hypothesis.strategies as st
 from hypothesis import given
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.library.document_texts import (
     MAX_GAPS_LISTED,
     Halt,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tapebook.desk.document_writes import append_entry
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Gap
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.library.search import documents_status, reindex, search_documents
 from tapebook.library.sync import sync_documents

@@ -7,16 +7,15 @@ import pytest
 from tapebook.decision import EngineAnswer
 from tapebook.desk import control
 from tapebook.desk.agents import add_agent, edit_agent, remove_agent
-from tapebook.domain.instants import DAY, HOUR, MINUTE, iso_text
 from tapebook.domain.market import Gap
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, HOUR, MINUTE, iso_text
 from tapebook.errors import BadInput, StoreFailed
 from tapebook.library import document_texts as docs
 from tapebook.library import log_documents
 from tapebook.library.log_documents import write_log_documents
 from tapebook.library.search import search_documents
-from tapebook.tick.decide import Slot
-from tapebook.tick.record import record_unmade_runs
+from tapebook.tick.decide import Slot, record_unmade_runs
 from tapebook.tick.story import tick
 from tests.desk.desks import START, desk, reply
 from tests.library.libraries import ANN, Library, library, with_note

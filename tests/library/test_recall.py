@@ -8,9 +8,9 @@ import pytest
 
 from tapebook.api import app
 from tapebook.context import assemble_packet
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Citation
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE
 from tapebook.errors import HomeError, StoreFailed
 from tapebook.home import exclusive_lock
 from tapebook.lab.explain import explain_run

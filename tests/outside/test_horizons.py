@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import DAY, E6, HOUR
 from tapebook.horizons.aggregate import TradeExit, exit_of
 from tapebook.horizons.contexts import LayerConnection
 from tapebook.horizons.layers import LAYER_OF, period_of

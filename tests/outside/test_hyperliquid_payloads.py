@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E8, E12, to_units
+from tapebook.domain.units import E8, E12, HOUR, to_units
 from tapebook.sources.hyperliquid import wire
 from tapebook.sources.hyperliquid.books import FULL, book_of, liquidity_of
 from tapebook.sources.hyperliquid.contexts import contexts_of, funding_of

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from tapebook.clock import SystemClock
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, parse_instant
 from tapebook.errors import BadInput
 from tapebook.history import exporter
 from tapebook.history.import_file import parse_file

@@ -18,8 +18,7 @@ import pytest
 from pyarrow import parquet
 
 from tapebook.api import app
-from tapebook.domain.instants import SECOND
-from tapebook.domain.money import E6, E8, E12, divide_half_even, notional_usd_e6, to_units
+from tapebook.domain.units import E6, E8, E12, SECOND, divide_half_even, notional_usd_e6, to_units
 from tapebook.errors import BadInput
 
 pytestmark = pytest.mark.outside

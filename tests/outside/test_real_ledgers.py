@@ -16,10 +16,20 @@ from typing import Any
 
 import pytest
 
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
-from tapebook.domain.money import E6, E8, E12, divide_half_even, notional_usd_e6, to_units
 from tapebook.domain.order import Fill, FundingPayment
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import (
+    E6,
+    E8,
+    E12,
+    HOUR,
+    MINUTE,
+    SECOND,
+    divide_half_even,
+    notional_usd_e6,
+    parse_instant,
+    to_units,
+)
 from tests.book.account_oracle import Desk, SlowAccount
 
 pytestmark = pytest.mark.outside

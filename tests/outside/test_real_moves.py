@@ -15,9 +15,8 @@ from pyarrow import parquet
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import SECOND, parse_instant
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, SECOND, parse_instant
 from tapebook.tape.quarantine import PriceRules, Quarantine
 from tapebook.tape.store import MIGRATIONS, Tape
 

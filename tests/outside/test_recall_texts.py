@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tapebook.desk.document_writes import add_folder, append_entry
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import MINUTE
 from tapebook.errors import BadInput
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.library.search import documents_status, reindex, search_documents

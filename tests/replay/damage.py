@@ -23,8 +23,8 @@ from tapebook.anchors import anchor_heads
 from tapebook.archive import put_cold
 from tapebook.desk import document_writes
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, FundingRate, Gap, Liquidity, PredictedFunding
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import Damaged
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.log import Stream

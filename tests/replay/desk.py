@@ -23,9 +23,8 @@ from tapebook.clock import VirtualClock
 from tapebook.decision import Engine
 from tapebook.desk.demo import VirtualDesk
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ReflectionSettings, RiskCaps
-from tapebook.domain.instants import MINUTE, parse_instant
 from tapebook.domain.market import Candle, Mid, Observation
-from tapebook.domain.money import E6
+from tapebook.domain.units import E6, MINUTE, parse_instant
 from tapebook.home import make_home
 from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms

@@ -2,8 +2,8 @@
 
 from tapebook.decision import Engine, EngineAnswer
 from tapebook.decision.reply import make_answer
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import MINUTE
 
 
 class Patient:

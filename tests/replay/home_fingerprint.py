@@ -11,7 +11,7 @@ import msgspec
 from tapebook.api import app
 from tapebook.archive import SpooledArchive
 from tapebook.archive.archives.folder import FolderArchive
-from tapebook.clock import VirtualClock
+from tapebook.clock import SystemClock, VirtualClock
 from tapebook.db import Database, Query, Row, connect
 from tapebook.log.event import unpack_body
 from tapebook.settings.config import load_config
@@ -66,7 +66,7 @@ _CATALOGUES = {
 
 def archived(home: Path) -> dict[str, bytes]:
     """Every object that has the key of its content, wherever it lies, and however it is packed there."""
-    archive = SpooledArchive(FolderArchive(home / "archive"), home / "spool")
+    archive = SpooledArchive(FolderArchive(home / "archive"), home / "spool", now=SystemClock().now)
     found = {key: archive.get(key) or b"" for key in archive.keys("sha256/")}
     archive.close()
     return {f"{key}.z": zlib.compress(content, 1) for key, content in found.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tapebook.api import app
 from tapebook.db import connect
-from tapebook.domain.instants import floor_to_step
+from tapebook.domain.units import floor_to_step
 from tapebook.world.cadence import STEP
 from tests.db.places import sql
 from tests.replay import desk, storm

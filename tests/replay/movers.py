@@ -19,7 +19,7 @@ from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.desk import librarian
 from tapebook.desk.librarian import OldRunArchiver
-from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.wiring import Rooms
 from tests.desk.desks import START, Desk, reply
 from tests.replay.faults import Fuse, die, lit

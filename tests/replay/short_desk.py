@@ -13,7 +13,7 @@ from tapebook.anchors import anchor_heads
 from tapebook.archive import put_cold
 from tapebook.clock import VirtualClock
 from tapebook.domain import files
-from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.library.entries import EntryWriter
 from tapebook.tape.retention import retire_rows
 from tapebook.wiring import Rooms

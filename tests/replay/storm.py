@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tapebook.desk.demo import MARKET_MS_PER_SECOND
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.home import DEMO_START
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.desk.demo import MARKET_MS_PER_SECOND
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.ingest.stepwise import STEP_MS, SteppedFeed
 from tapebook.wiring import Rooms

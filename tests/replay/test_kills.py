@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.api import app
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.world.cadence import STEP
 from tests.replay import desk, storm
 from tests.replay.conftest import Servers, Tellers

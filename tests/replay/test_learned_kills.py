@@ -14,11 +14,11 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, ContextProfile, ReflectionSettings
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.experience.events import MomentNoted
 from tapebook.experience.rebuild import rebuild_and_compare
-from tapebook.experience.twin_memory import TwinsBySymbol
+from tapebook.experience.twins import TwinsBySymbol
 from tapebook.home import make_home
 from tapebook.tick.decide import Slot
 from tapebook.tick.execute import execute_orders, reconcile_account

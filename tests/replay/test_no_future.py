@@ -17,9 +17,8 @@ from hypothesis import HealthCheck, given, settings
 
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, SECOND, time_of_day_text
-from tapebook.domain.money import short_price
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE, SECOND, short_price, time_of_day_text
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View

@@ -25,7 +25,7 @@ import pytest
 
 import tapebook
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 
 HOMES = ("renderer_2", "renderer_3", "renderer_4", "recall_1")
 WITH_BACKTESTS = HOMES[:3]

@@ -10,7 +10,7 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import VirtualClock
 from tapebook.db import connect
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy, Damaged
 from tapebook.settings.config import load_config
 from tapebook.surfaces.cli import main

@@ -8,7 +8,7 @@ import pytest
 
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, SECOND
+from tapebook.domain.units import MINUTE, SECOND
 from tapebook.settings.config import FILE
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import tick

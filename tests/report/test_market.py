@@ -6,8 +6,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.domain.market import AssetContext, FeatureRow, Gap, Liquidity, Mid, Observation
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.report.market import market_view
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import View

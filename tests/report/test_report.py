@@ -14,7 +14,7 @@ import pytest
 
 from tapebook.backtest.equity import EquityPoint
 from tapebook.backtest.price_series import BarColumns
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.report.export import ReportData
 from tapebook.report.html_page import MOST_CANDLES, MOST_TRADES, chart_values, coarser_bars, report_html
 from tests.backtest.books import END, START

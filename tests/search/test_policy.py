@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tapebook.domain.instants import DAY, parse_instant
+from tapebook.domain.units import DAY, parse_instant
 from tapebook.errors import BadInput
 from tapebook.search import documents
 from tapebook.search.documents import (

@@ -21,9 +21,8 @@ from tapebook.domain.agent import (
     RiskCaps,
     context_for_horizon,
 )
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6
 from tapebook.domain.text import sanitise
+from tapebook.domain.units import E6, MINUTE
 from tapebook.errors import BadInput
 from tapebook.settings.profiles import (
     CONTEXT_KEYS,

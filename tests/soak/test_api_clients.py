@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tapebook.api import app
-from tapebook.domain.instants import MINUTE, parse_instant
+from tapebook.domain.units import MINUTE, parse_instant
 from tests.surfaces.cli.conftest import made, own
 from tests.surfaces.cli.test_desk import ask_api, free_port, start
 from tests.surfaces.http.test_reads import API, READS

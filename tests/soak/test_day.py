@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tapebook.clock import elapsed_seconds
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.world.server import Faults
 from tests.db.places import sql
 from tests.ingest import ingest_harness as weather

@@ -23,7 +23,7 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
+from tapebook.domain.units import HOUR, MINUTE, SECOND
 from tapebook.settings.config import FILE
 from tapebook.wiring import Rooms
 from tapebook.world import assets

@@ -23,8 +23,8 @@ from tapebook.clock import VirtualClock
 from tapebook.desk.demo import VirtualDesk
 from tapebook.desk.health import health_checks
 from tapebook.domain.files import write_whole
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Mid, Observation
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 from tapebook.errors import DatabaseAway
 from tapebook.home import make_home
 from tapebook.ingest.compaction import retention_by_channel

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tapebook.api import app
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.settings.config import FILE
 from tests.db.places import sql
 from tests.db.servers import Server, own_server

@@ -15,7 +15,7 @@ from tapebook.clock import VirtualClock
 from tapebook.desk.demo import VirtualDesk
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.ingest.stepwise import SteppedFeed
 from tapebook.report.market import asset_context_view

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import FeatureRow, RegistryRecord
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources import load_sources
 from tapebook.sources._polling import HttpRequest, PolledSource
@@ -78,7 +78,7 @@ class Sources:
     def rows(self) -> dict[str, list[FeatureRow]]:
         """All that was delivered, by subject and channel."""
         return {
-            f"{subject} {channel}": self.rooms.tape.features_since(channel, subject, since=0, view=View(NO_WATERMARK))
+            f"{subject} {channel}": self.rooms.tape.facts(channel, subject, since=0, view=View(NO_WATERMARK))
             for subject in SUBJECTS
             for channel in (*PREDICTION_CHANNELS, *MACRO_CHANNELS)
         }

@@ -16,8 +16,8 @@ from tapebook.clock import VirtualClock
 from tapebook.desk.health import Check, health_checks
 from tapebook.desk.verify import verify_home
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import FeatureRow, Mid
+from tapebook.domain.units import DAY, HOUR, SECOND
 from tapebook.errors import ConfigError, UnknownName
 from tapebook.ingest.compaction import Compaction, retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
@@ -88,7 +88,7 @@ def test_it_is_ingested_and_its_subjects_have_their_kind(home: Path) -> None:
     assert rooms.tape.symbols() == ["BTC", "aave", "ethereum"]
     assert rooms.tape.symbols("protocol", "chain") == ["aave", "ethereum"] and rooms.tape.symbols("perp") == ["BTC"]
     view = View(NOON + 1)
-    newest = rooms.tape.feature("value_locked", "aave", view=view)
+    newest = rooms.tape.newest("value_locked", "aave", view=view)
     assert newest == FeatureRow("aave", NOON, '{"usd":"21500000000"}', "value_locked")
     assert market_view(rooms.tape, "aave", view=view) == {
         "symbol": "aave",
@@ -122,14 +122,14 @@ def test_its_rows_are_retired_and_read_back_and_the_tape_verifies(home: Path) ->
     clock = VirtualClock(NOON)
     rooms = Rooms(home, clock=clock)
     ingested(rooms)
-    before = [rooms.tape.feature("value_locked", name, view=View(NOON + DAY)) for name in ("aave", "ethereum")]
+    before = [rooms.tape.newest("value_locked", name, view=View(NOON + DAY)) for name in ("aave", "ethereum")]
     assert not list(verify_home(rooms, tape=True, archive=False, progress=SILENT, notice=SILENT))
     tidy = Compaction(rooms, keep=retention_by_channel(rooms.config))
     clock.advance(NOON + 30 * DAY)
     assert tidy.is_due()
     tidy.do_due_work(at_once=None)
     assert rooms.tape_db.all(sql("SELECT COUNT(*) FROM defi_totals_value_locked")) == [(0,)]
-    after = [rooms.tape.feature("value_locked", name, view=View(NOON + DAY)) for name in ("aave", "ethereum")]
+    after = [rooms.tape.newest("value_locked", name, view=View(NOON + DAY)) for name in ("aave", "ethereum")]
     assert after == before and None not in after
     assert not list(verify_home(rooms, tape=True, archive=False, progress=SILENT, notice=SILENT))
     rooms.close()

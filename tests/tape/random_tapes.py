@@ -10,7 +10,6 @@ from random import Random
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -21,7 +20,7 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR, MINUTE, SECOND
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.retention import retire_rows
 from tapebook.tape.store import MIGRATIONS, Tape

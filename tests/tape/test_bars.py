@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.bars import BAR_LENGTHS, roll_up
 from tapebook.tape.store import MIGRATIONS, Tape

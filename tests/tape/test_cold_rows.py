@@ -7,8 +7,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, Row
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, Liquidity, Mid
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import Damaged
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.settings.config import Config

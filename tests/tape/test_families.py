@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Row
 from tapebook.db.database import _migration_files
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid, Observation
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.tape.families import CANDLES, FAMILY_OF_TYPE, MIDS, Family
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import View

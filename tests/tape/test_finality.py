@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle, Mid
+from tapebook.domain.units import HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.history.importer import assumed_known_at
 from tapebook.sources.hyperliquid.prices import BarFinalizer
 from tapebook.tape.bars import FinishedBars, decision_moment, finished_bars, is_settled

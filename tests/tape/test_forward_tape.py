@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, Row, connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, PredictedFunding
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, SECOND
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape import forward_tape
 from tapebook.tape.bars import BAR_LENGTHS, finished_bars
@@ -38,7 +37,7 @@ def answers(tape: Tape, symbol: str, view: View, *, back: int) -> dict[str, Any]
         found[f"newest {kind.__name__}"] = tape.newest(kind, symbol, view=view)
         found[f"facts {kind.__name__}"] = tape.facts(kind, symbol, since=since, view=view)
     for family in ("pressure", "volatility", "positioning"):
-        found[family] = tape.feature(family, symbol, view=view)
+        found[family] = tape.newest(family, symbol, view=view)
     found["funding"] = tape.funding_at(symbol, hour=since - since % HOUR, view=view)
     found["announced"] = tape.facts(PredictedFunding, symbol, since=since, view=view)
     found["predicted"] = tape.predicted_funding(symbol, since=since, view=view)
@@ -179,7 +178,7 @@ def test_what_is_not_there_is_asked_for_once(imported: Any) -> None:
             assert [reel.newest(kind, symbol, view=view) for kind in KINDS] == [None] * 4
             assert reel.facts(Liquidity, symbol, since=0, view=view) == []
             assert reel.predicted_funding(symbol, since=0, view=view) == []
-            assert reel.feature("pressure", symbol, view=view) is None
+            assert reel.newest("pressure", symbol, view=view) is None
             assert reel.candles(symbol, granularity_sec=60, since=0, view=view) == []
             assert reel.has_prices_alone(symbol)
     assert db.reads == []

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.tape.features import is_fresh, newest_fresh
 
 AS_OF = 1_760_000_400_000

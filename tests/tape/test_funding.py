@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, FundingRate, PredictedFunding, SettledFunding
-from tapebook.domain.money import E8, E12
+from tapebook.domain.units import DAY, E8, E12, HOUR, MINUTE
 from tapebook.tape.features import (
     FundingPressure,
     VenueRate,

@@ -7,8 +7,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.history_features import CADENCE, HistoryFeatures

@@ -3,9 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.market import Liquidity
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, MINUTE
 from tapebook.tape.features import LiquidityProfile, liquidity_profile, liquidity_regime
 
 AS_OF = 1_760_000_400_000

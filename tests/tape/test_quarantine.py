@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -22,7 +21,7 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, SECOND, parse_instant
 from tapebook.tape.quarantine import ObservedPrice, PriceRules, PriceState, Quarantine, impossible_reason, judge_price
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import View

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy, Damaged, StoreFailed
 from tapebook.tape import recording
 from tapebook.tape.recording import Recorder, format_line, parse_line, recorded_lines, recorded_range

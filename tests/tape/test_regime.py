@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle
-from tapebook.tape.price_features import MIN_BARS, RegimeClassifier, classify_regime, regime_of
+from tapebook.domain.units import MINUTE
+from tapebook.tape.bars import MIN_BARS, RegimeClassifier, classify_regime, regime_of
 
 TAGS = {f"{trend}_{vol}" for trend in ("trend_up", "trend_down", "chop") for vol in ("hivol", "lowvol")}
 

@@ -13,8 +13,8 @@ from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.desk.verify import verify_home
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, RegistryRecord
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import UnknownName
 from tapebook.sources.hyperliquid.universe import ListingRecords
 from tapebook.sources.hyperliquid.wire import Perp, SpotPair, SpotToken, read_meta, read_spot_tokens

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, connect, migrate
 from tapebook.db.copies import copy_to_file, load_file
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid, Observation
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import StoreFailed
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.settings.config import Config

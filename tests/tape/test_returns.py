@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, MINUTE
 from tapebook.tape.price_features import (
     Returns,
     SlidingReturns,

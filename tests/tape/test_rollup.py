@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.tape.bars import roll_up
 
 NOON = 500_000 * HOUR

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tapebook.context.market_sections import SHOWN_FEATURES as SHOWN
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.tape.features import (
     Feature,
     FundingPressure,

@@ -7,7 +7,6 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -21,6 +20,7 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.log import Finding
 from tapebook.tape.families import ALL_FAMILIES
 from tapebook.tape.quarantine import RefusedObservation

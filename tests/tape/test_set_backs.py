@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.db import Database, connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, Mid
+from tapebook.domain.units import DAY, HOUR, MINUTE, parse_instant
 from tapebook.log.store import TOLERATED_MS
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import View

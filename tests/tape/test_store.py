@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, Query, Row, connect, migrate
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, MidFrame, Observation
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR, MINUTE
 from tapebook.tape.families import KnownAt
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import NO_WATERMARK, View

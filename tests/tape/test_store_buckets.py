@@ -2,8 +2,8 @@
 
 from tapebook.clock import VirtualClock
 from tapebook.db import Database
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Liquidity, Mid
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.settings.config import Config
 from tapebook.tape.retention import retire_rows

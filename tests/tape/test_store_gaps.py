@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tapebook.clock import VirtualClock
 from tapebook.db import Database, connect, migrate
 from tapebook.db.database import _migration_files
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import NO_WATERMARK, RecordedGap
 from tests.db.places import empty_postgres as empty_postgres

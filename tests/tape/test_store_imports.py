@@ -2,8 +2,8 @@
 
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY
 from tapebook.domain.market import Mid
+from tapebook.domain.units import DAY
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import View
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR, MINUTE
 from tapebook.tape.price_features import (
     Returns,
     VolatilityProfile,

@@ -9,13 +9,12 @@ from tapebook.book.events import draft_event
 from tapebook.book.materializer import TradeCause, settle_fill
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill
+from tapebook.domain.units import E6, E8, HOUR, MINUTE, parse_instant
 from tapebook.home import make_home
 from tapebook.tape.view import View
-from tapebook.tick.quotes import activity_as_of
+from tapebook.tick.quotes import account_activity
 from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 
@@ -51,7 +50,9 @@ class Night:
     def start(self) -> int:
         """The equity of the day's start, in dollars, as anybody would be told now."""
         seq = self.rooms.book.head(self.deployment.id)
-        found = activity_as_of(self.rooms, self.deployment, seq, self.clock.now())
+        book, name, view = self.rooms.book, self.deployment.id, View(self.clock.now())
+        account = book.account(name, seq=seq)
+        found = account_activity(book, self.rooms.tape, name, account, view=view, memory=self.rooms.memory)
         assert found.day_start_equity_usd_e6 % E6 == 0
         return found.day_start_equity_usd_e6 // E6
 

@@ -14,9 +14,9 @@ from tapebook.decision import EngineAnswer
 from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Usage
+from tapebook.domain.units import MINUTE
 from tapebook.errors import StoreFailed
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import replay_runs
@@ -153,7 +153,7 @@ def test_whatever_an_archive_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_librarian_goes_on_and_moves_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
-    monkeypatch.setattr("tapebook.desk.librarian.PACKED_AFTER_MS", -MINUTE)
+    monkeypatch.setattr("tapebook.archive.spool._LONGEST_WAIT_MS", 0)
     with library(home) as shelf:
         shelf.write("global/a.md", "a")
         with archive_down(home):

@@ -6,8 +6,8 @@ import msgspec
 
 from tapebook.desk.demo import VirtualDesk
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle, Mid, Observation
+from tapebook.domain.units import MINUTE, SECOND
 from tapebook.home import make_home
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester

@@ -20,10 +20,9 @@ from tapebook.clock import VirtualClock
 from tapebook.desk import health
 from tapebook.desk.librarian import Librarian
 from tapebook.domain.agent import AgentProfile, Deployment, ReflectionSettings, SkillNote
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE
 from tapebook.errors import Busy, Damaged, StaleWriter, StoreFailed
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs
@@ -188,7 +187,7 @@ PLACES += [
 PLACES += [
     "tapebook.tick.prepare.trust_for",
     "rooms.notes.last_reflection",
-    "tapebook.tick.record.moment_drafts",
+    "tapebook.tick.decide.moment_drafts",
     "tapebook.tick.execute.lessons_for",
 ]
 
@@ -221,7 +220,7 @@ def test_causes_are_few_short_and_without_keys(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_read_that_was_left_out_is_not_tried() -> None:
-    optional = OptionalReads(("lessons",), causes=("learning layers: KeyError",))
+    optional = OptionalReads(["lessons"], causes=["learning layers: KeyError"])
     assert optional.read_or_default("lessons", 7, broken(ValueError())) == 7
     assert optional.read_or_default("other", 0, lambda: 1) == 1
     assert (optional.degraded, optional.causes) == (["lessons"], ["learning layers: KeyError"])
@@ -263,7 +262,7 @@ def test_nothing_grows_while_nobody_knows_what_was_done_today(full: Full, monkey
 
 def test_a_sighting_that_fails_costs_no_order(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        break_it(patch, full.rooms, "tapebook.tick.record.moment_drafts", ValueError("no shape"))
+        break_it(patch, full.rooms, "tapebook.tick.decide.moment_drafts", ValueError("no shape"))
         run = full.decide(reply("open", "long", 100, symbol="BTC"))
     assert run.status == "placed" and run.degraded == () and run.degraded_causes == ("sighting: ValueError: no shape",)
     full.floor.later(10_000, BTC=100, ETH=100)

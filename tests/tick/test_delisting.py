@@ -9,10 +9,9 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Delisting
-from tapebook.domain.money import E8
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import E8, HOUR, MINUTE, parse_instant
 from tapebook.home import make_home
 from tapebook.ingest.stepwise import STEP_MS, SteppedFeed
 from tapebook.lab.replay import replay_runs

@@ -21,10 +21,9 @@ from tapebook.desk.agents import DeploymentDirectory
 from tapebook.desk.executor import Executor
 from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile, RiskCaps
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Increments, Order
 from tapebook.domain.position import Portfolio
+from tapebook.domain.units import E6, E8, MINUTE
 from tapebook.errors import BadInput
 from tapebook.library.log_documents import write_log_documents
 from tapebook.log import Draft, Event
@@ -149,7 +148,7 @@ def test_next_packet_says_that_the_order_was_not_sent(dry_floor: Desk) -> None:
     dry_floor.say(agent, reply("open", "long", 500))
     dry_floor.later(MINUTE, BTC=100)
     opened = prepare_decision(dry_floor.rooms, Slot(agent, "BTC", dry_floor.clock.now()))
-    assert isinstance(opened, PreparedDecision) and "allowed, not sent: dry run" in opened.packet.text
+    assert isinstance(opened, PreparedDecision) and "allowed, not sent: dry run" in opened.packet().text
 
 
 def test_switching_to_trade_starts_clean(floor: Desk) -> None:
@@ -161,7 +160,7 @@ def test_switching_to_trade_starts_clean(floor: Desk) -> None:
     floor.later(MINUTE, BTC=100)
     opened = prepare_decision(floor.rooms, Slot(real, "BTC", floor.clock.now()))
     assert isinstance(opened, PreparedDecision)
-    assert "a dry reason" not in opened.packet.text and opened.situation.last_run is None
+    assert "a dry reason" not in opened.packet().text and opened.situation.last_run is None
     assert opened.situation.activity is not None and opened.situation.activity.orders_last_hour == 0
     floor.say(real, reply("open", "long", 500))
     floor.later(10_000, BTC=100)

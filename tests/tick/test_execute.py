@@ -11,10 +11,9 @@ from tapebook.broker import OrderState
 from tapebook.decision import EngineAnswer
 from tapebook.desk import control
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6
 from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import E6, MINUTE
 from tapebook.errors import StaleWriter
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.execute import execute_orders

@@ -13,16 +13,15 @@ from tapebook import context
 from tapebook.decision import EngineAnswer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceSettings, ReflectionSettings
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import AssetContext, Candle, SettledFunding
-from tapebook.domain.money import E8
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, parse_instant
 from tapebook.experience import HALF_HOUR, feature_vector_of, features_of_bars, market_features_at
 from tapebook.experience.events import draft_situation_seen
 from tapebook.experience.records import ALL, records_from_scratch
 from tapebook.lab.replay import replay_runs
-from tapebook.tape.features import classify_regime, regime_of
+from tapebook.tape.bars import classify_regime, regime_of
 from tapebook.tape.view import View
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.learn import snapshots_due
@@ -100,7 +99,7 @@ class Market:
         return Slot(self._agent, "BTC", self._floor.clock.now())
 
     def _ask(self, _rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-        return self._ensemble.decide(opened.packet)
+        return self._ensemble.decide(opened.packet())
 
     def _bars(self, drift: float) -> float:
         self._floor.later(BARS * MINUTE)

@@ -7,9 +7,9 @@ import pytest
 
 from tapebook.desk import control
 from tapebook.desk.control import FlattenReport
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.log import Draft
-from tapebook.tick.execute import flatten_if_due
+from tapebook.tick.execute import execute_orders
 from tests.desk.desks import Desk, desk, holding, reply
 
 
@@ -22,7 +22,7 @@ def floor(tmp_path: Path) -> Iterator[Desk]:
 def test_nothing_is_written_when_nobody_asked(floor: Desk) -> None:
     agent = holding(floor)
     before = floor.rooms.book.head(agent.id)
-    flatten_if_due(floor.rooms, agent)
+    execute_orders(floor.rooms, agent)
     assert floor.rooms.book.head(agent.id) == before
 
 

@@ -14,17 +14,17 @@ from tapebook.clock import VirtualClock
 from tapebook.context import CURRENT_RENDERER, PACKET_VERSIONS, MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.context.assemble import RENDERER_SECTIONS, ROOM_OF_SECTION
 from tapebook.domain.agent import ContextProfile, Deployment, parse_memory
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import FeatureRow
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.tape.features import regime_of
+from tapebook.tape.bars import regime_of
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.decide import Slot
 from tapebook.tick.prepare import gather_situation, regime_at, watermarks_now
-from tapebook.tick.quotes import activity_as_of
+from tapebook.tick.quotes import account_activity
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 from tests.caches import forget
@@ -108,7 +108,7 @@ def test_agents_due_together_read_the_market_once(rooms: Rooms, monkeypatch: pyt
 def test_market_that_was_not_read_whole_is_not_shared(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = MarketCache()
     with monkeypatch.context() as patch:
-        patch.setattr(Tape, "feature", failing)
+        patch.setattr(Tape, "facts", failing)
         assert now(rooms, quick(rooms), shelf=shelf).degraded == ("features",)
     assert len(shelf) == 0
     whole = now(rooms, quick(rooms), shelf=shelf)
@@ -121,7 +121,7 @@ def test_market_that_was_not_read_whole_is_not_shared(rooms: Rooms, monkeypatch:
 
 EMPTY = ((), None, (None, None, ()))
 OPTIONAL: dict[str, tuple[str, str, Callable[[Situation], object]]] = {
-    "features": ("tape", "feature", lambda it: (it.market.liquidity, it.market.context, it.market.features)),
+    "features": ("tape", "facts", lambda it: (it.market.liquidity, it.market.context, it.market.features)),
     "activity": ("book", "session", lambda found: found.activity),
     "recent_trades": ("book", "closed_trades", lambda found: found.closed_trades),
     "last_decision": ("book", "last_run", lambda found: found.last_run),
@@ -290,7 +290,9 @@ def test_activity_for_the_guard_is_the_packets(rooms: Rooms) -> None:
     deployment = quick(rooms)
     found = now(rooms, deployment)
     assert found.activity is not None and found.activity.executed_today > 0
-    assert activity_as_of(rooms, deployment, found.watermarks.book, found.as_of) == found.activity
+    account, view = rooms.book.account(deployment.id, seq=found.watermarks.book), View(found.as_of)
+    again = account_activity(rooms.book, rooms.tape, deployment.id, account, view=view, memory=rooms.memory)
+    assert again == found.activity
 
 
 def test_nothing_is_held_when_the_default_profile_asks(rooms: Rooms) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import tapebook
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import AgentProfile, Deployment, Note
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.packet import Packet
+from tapebook.domain.units import MINUTE
 from tapebook.lab.replay import replay_runs
 from tapebook.lessons import SLOTS, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_written
@@ -58,7 +58,7 @@ def packet_of_next_tick(floor: Desk, deployment: Deployment) -> Packet:
     given: list[Packet] = []
 
     def ask(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-        given.append(opened.packet)
+        given.append(opened.packet())
         return EngineAnswer(reply("hold", reason="seen"))
 
     run = tick(floor.rooms, Slot(deployment, "BTC", floor.clock.now()), ask=ask)

@@ -19,10 +19,10 @@ from tapebook.api import app
 from tapebook.api.horizons import HomeLayers
 from tapebook.api.open_home import OpenHome
 from tapebook.clock import VirtualClock
+from tapebook.context import PACKET_VERSIONS
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, LayerRow, ReflectionSettings
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, parse_instant
 from tapebook.errors import Busy
 from tapebook.home import make_home
 from tapebook.horizons import ContextLayer, ContextStore, Horizons, LayerCache, parse_period
@@ -493,7 +493,8 @@ def test_the_running_day_and_what_is_held_together_are_told_and_replayed(tmp_pat
         rooms.horizons = fresh(floor)  # type: ignore[misc]
         rooms.book = rooms._book()  # type: ignore[misc]
         assert told(floor, agent) == rows
-        four = gather_situation(rooms, agent, "BTC", as_of=floor.clock.now(), watermarks=marks, renderer=4).horizons
+        now, old = floor.clock.now(), PACKET_VERSIONS[4]
+        four = gather_situation(rooms, agent, "BTC", as_of=now, watermarks=marks, version=old).horizons
         assert not [row for row in four if row.key in ("running_pnl_usd", "exposure_usd", "correlation")]
         # At midnight the day that was running is over.
         floor.later(DAY)

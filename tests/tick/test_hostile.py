@@ -18,9 +18,8 @@ from tapebook.decision import EngineAnswer
 from tapebook.decision.guard import RULES
 from tapebook.desk import control
 from tapebook.domain.agent import AgentProfile, RiskCaps
-from tapebook.domain.instants import HOUR, MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order
+from tapebook.domain.units import E6, E8, HOUR, MINUTE
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import conclude_decision, prepare_decision
@@ -150,7 +149,8 @@ def storm(floor: Desk, *, seed: int, count: int) -> Ledger:
         symbol = chance.choice(AGENT.watchlist)
         if chance.random() < (0.1 if halted else 0.005):
             halted = _switched(floor, halted=halted, subject=chance.choice(["", target.id]))
-        asked = PreparedDecision(Slot(target, symbol, floor.clock.now()), opened.situation)
+        slot = Slot(target, symbol, floor.clock.now())
+        asked = PreparedDecision(slot, slot.run_id(), opened.situation, written=opened.packet())
         ledger.read()
         conclude_decision(floor.rooms, asked, EngineAnswer(next(replies)))
         ledger.read()

@@ -19,11 +19,10 @@ from tapebook.book.events import FillObserved, FundingObserved, OrderEnded, Orde
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Mid
-from tapebook.domain.money import E6, E8, E12
 from tapebook.domain.order import FillRule
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY, E6, E8, E12, HOUR, MINUTE, parse_instant
 from tapebook.history.transfer import import_file
 from tapebook.home import make_home
 from tapebook.tape.forward_tape import ForwardTape
@@ -223,7 +222,7 @@ def test_price_of_a_packet_is_as_old_as_its_bar(tmp_path: Path) -> None:
         before = next(bar for bar in bars if bar.end == START)
         assert opened.situation.market.mid == Mid("BTC", START, before.close_e8)
         assert opened.situation.marks == {"BTC": before.close_e8}
-        shown = opened.packet.section("market")
+        shown = opened.packet().section("market")
         assert shown is not None and ("price_age_s", "2") in shown.rows
         limits = limits_now(rooms, slot, before=opened.situation)
         assert (limits.data_age_ms, limits.mark_e8) == (GRACE_MS, before.close_e8)

@@ -12,8 +12,8 @@ from tapebook.api.lessons import LessonTrials
 from tapebook.api.open_home import OpenHome
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ReflectionSettings, SkillNote
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.run import Usage
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, is_rendered_bullet, note_text

@@ -8,8 +8,7 @@ import pytest
 
 from tapebook.desk import control
 from tapebook.domain.agent import Deployment, RiskCaps
-from tapebook.domain.instants import DAY, HOUR, MINUTE
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE
 from tapebook.tick.decide import PreparedDecision, Slot, limits_now
 from tapebook.tick.story import prepare_decision
 from tests.desk.desks import BRIEF, Desk, desk, reply

@@ -14,11 +14,10 @@ from tapebook.desk.executor import Executor
 from tapebook.desk.health import health_checks
 from tapebook.desk.worker import WorkerError, result_or_error
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import E6, E8, MINUTE
 from tapebook.errors import BrokerAway, StaleWriter
 from tapebook.lab.explain import explain_run
 from tapebook.tick.decide import PreparedDecision, Slot

@@ -8,12 +8,11 @@ import pytest
 from tapebook.clock import VirtualClock
 from tapebook.context import PACKET_VERSIONS, Market
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FeatureRow, FundingRate, Liquidity, Mid, SettledFunding
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE
 from tapebook.errors import Damaged
 from tapebook.history.importer import assumed_known_at
-from tapebook.tape.features import regime_of
+from tapebook.tape.bars import regime_of
 from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import GRACE_MS, View

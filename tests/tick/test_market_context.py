@@ -14,8 +14,8 @@ from tapebook.clock import VirtualClock
 from tapebook.context.situation import PACKET_VERSIONS
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import FeatureRow
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.errors import UnknownName
 from tapebook.history.importer import assumed_known_at
 from tapebook.ingest.stepwise import SteppedFeed
@@ -107,19 +107,19 @@ def test_a_decision_reads_of_the_market_around_an_asset_what_its_packet_shows(
     rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six more reads of hourly tables at every decision would be for nothing."""
-    asked: set[str] = set()
-    newest, rows_since = Tape.feature, Tape.features_since
+    asked: set[object] = set()
+    read_newest, read_facts = Tape.newest, Tape.facts
 
-    def feature(tape: Tape, family: str, symbol: str, *, view: View) -> FeatureRow | None:
-        asked.add(family)
-        return newest(tape, family, symbol, view=view)
+    def newest(tape: Tape, kind: Any, symbol: str, *, view: View) -> object:
+        asked.add(kind)
+        return read_newest(tape, kind, symbol, view=view)
 
-    def features_since(tape: Tape, family: str, symbol: str, *, since: int, view: View) -> list[FeatureRow]:
-        asked.add(family)
-        return rows_since(tape, family, symbol, since=since, view=view)
+    def facts(tape: Tape, kind: Any, symbol: str, *, since: int, view: View) -> object:
+        asked.add(kind)
+        return read_facts(tape, kind, symbol, since=since, view=view)
 
-    monkeypatch.setattr(Tape, "feature", feature)
-    monkeypatch.setattr(Tape, "features_since", features_since)
+    monkeypatch.setattr(Tape, "newest", newest)
+    monkeypatch.setattr(Tape, "facts", facts)
     view = View(rooms.clock.now())
     found = with_features(rooms.tape, read_market(rooms.tape, "ETH", minutes=5, count=20, view=view), view=view)
     assert {"predictionMarkets", "capitalFlows"} <= {feature.name for feature in found.features}

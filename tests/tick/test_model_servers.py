@@ -13,10 +13,9 @@ from tapebook.clock import VirtualClock
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E8
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import E8, MINUTE
 from tapebook.settings.config import FILE, LlmSettings, as_toml, load_config
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import tick

@@ -17,11 +17,10 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tapebook.book.events import FillObserved
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Position, TradeState, position_after_fill
+from tapebook.domain.units import E6, E8, MINUTE, SECOND
 from tests.broker.market import NOON, bar, mid, order
 from tests.matrix import examples
 from tests.tick.test_reconcile import Desk

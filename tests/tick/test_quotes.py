@@ -13,11 +13,10 @@ from tapebook.broker import BrokerAccount
 from tapebook.broker.brokers import paper
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order, OrderType
 from tapebook.domain.position import Position
+from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape import forward_tape
 from tapebook.tape.forward_tape import ForwardTape
@@ -254,7 +253,7 @@ def _lived(tape: Tape, seed: int) -> Teller:
     for at in range(T0, T0 + HOURS * HOUR, 7 * MINUTE):
         quotes = TapeQuotes(tape, View(at + 2_000))
         teller.hear(broker, quotes, until=at + 2_000)
-        position_marks(quotes, teller.portfolio.positions.values(), at=at)
+        position_marks(tape, teller.portfolio.positions.values(), view=View(at))
     return teller
 
 
@@ -279,7 +278,7 @@ def test_last_mark_counts_however_old_it_is(recorder: Recorder) -> None:
 def test_positions_are_valued_at_what_was_last_known_of_them(recorder: Recorder) -> None:
     recorder.learn(NOON, mid(NOON, 100))
     held = [Position(symbol, E8, 50 * E6) for symbol in ("BTC", "ETH", "SOL")]
-    marks = position_marks(recorder.quotes(NOON), held, at=NOON, before={"BTC": 1, "ETH": 60 * E8})
+    marks = position_marks(recorder.tape, held, view=View(NOON), before={"BTC": 1, "ETH": 60 * E8})
     assert marks == {"BTC": 100 * E8, "ETH": 60 * E8, "SOL": 50 * E8}
 
 

@@ -11,12 +11,11 @@ from tapebook.book.events import EVENT_KINDS, OrderIntended, OrderPlaced, RunDec
 from tapebook.book.store import AccountSnapshot
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Liquidity, Observation
-from tapebook.domain.money import E6, E8
 from tapebook.domain.order import Order
 from tapebook.domain.position import Position
 from tapebook.domain.run import Action, DecisionRun, Verdict, Watermarks
+from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE
 from tapebook.home import make_home
 from tapebook.log import Event
 from tapebook.settings.config import FILE

@@ -9,10 +9,9 @@ import pytest
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
-from tapebook.domain.instants import MINUTE, SECOND, parse_instant
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6, E8
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import E6, E8, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import PreparedDecision, Slot
@@ -42,7 +41,7 @@ class Desk:
         told: list[str] = []
 
         def answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
-            told.append(opened.packet.text)
+            told.append(opened.packet().text)
             return EngineAnswer(reply)
 
         self.pass_time(0)

@@ -10,9 +10,9 @@ import pytest
 from tapebook.book.decision_queue import StoredReplies
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import Deployment, RiskCaps
-from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage, Vote
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.lab.explain import explain_run
 from tapebook.tick.decide import PreparedDecision, Slot, store_answer, stored_answer
 from tapebook.tick.story import conclude_decision, prepare_decision, tick
@@ -64,7 +64,7 @@ def test_answer_survives_a_kill_before_it_was_recorded(floor: Desk, model: Model
     agent = hire(floor)
     first = opened(floor, agent)
     assert stored_answer(floor.rooms, first) is None
-    answer = model.decide(first.packet)
+    answer = model.decide(first.packet())
     store_answer(floor.rooms, first, answer)
     # Killed here. Whoever comes next asks the same question and gets the same answer, votes and cost included.
     again = opened(floor, agent)
@@ -79,8 +79,10 @@ def test_same_question_of_another_run_is_not_paid_again(floor: Desk, model: Mode
     run = tick(floor.rooms, Slot(agent, "BTC", floor.clock.now()))
     assert run.usage == Usage("model-1", 900, 80, 400_000, 1)
     first = opened(floor, agent, branch="a")
-    conclude_decision(floor.rooms, first, model.decide(first.packet))
-    beside = PreparedDecision(Slot(agent, "BTC", floor.clock.now(), branch="b"), first.situation)
+    answer = model.decide(first.packet())
+    store_answer(floor.rooms, first, answer)
+    conclude_decision(floor.rooms, first, answer)
+    beside = PreparedDecision(Slot(agent, "BTC", floor.clock.now(), branch="b"), "b", first.situation)
     kept = stored_answer(floor.rooms, beside)
     assert kept is not None and kept.usage == Usage("model-1", 0, 0, 0, 0) and kept.reply == model.text
     assert floor.rooms.replies.spent_usd_e6(agent.id, since=0) == 800_000
@@ -90,7 +92,7 @@ def test_same_question_of_another_run_is_not_paid_again(floor: Desk, model: Mode
 def test_another_question_has_another_answer(floor: Desk, model: Model, change: str) -> None:
     agent = hire(floor)
     first = opened(floor, agent)
-    store_answer(floor.rooms, first, model.decide(first.packet))
+    store_answer(floor.rooms, first, model.decide(first.packet()))
     if change == "engine":
         model.identity = "model-1 temperature=1"
     elif change == "packet":
@@ -146,7 +148,7 @@ def test_day_has_a_limit(floor: Desk, model: Model) -> None:
 def test_answers_not_yet_recorded_count(floor: Desk, model: Model) -> None:
     agent = hire(floor, max_model_usd_e6_per_day=400_000)
     first = opened(floor, agent)
-    store_answer(floor.rooms, first, model.decide(first.packet))
+    store_answer(floor.rooms, first, model.decide(first.packet()))
     floor.later(MINUTE, BTC=100)
     other = opened(floor, agent)
     said = stored_answer(floor.rooms, other)
@@ -165,7 +167,7 @@ def test_reasoning_is_in_the_archive_with_its_key_on_the_run(
     monkeypatch.setattr(model, "decide", lambda packet: EngineAnswer(model.text, reasoning=thought))
     agent = hire(floor)
     first = opened(floor, agent)
-    store_answer(floor.rooms, first, model.decide(first.packet))
+    store_answer(floor.rooms, first, model.decide(first.packet()))
     (kept,) = floor.rooms.book_db.all(sql("SELECT answer_json FROM kept_replies"))
     assert "first" not in kept[0]
     monkeypatch.setattr(model, "decide", lambda packet: pytest.fail("it was asked for again"))

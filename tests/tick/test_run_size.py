@@ -13,9 +13,9 @@ import tapebook
 from tapebook.book import events as ev
 from tapebook.clock import VirtualClock
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import MINUTE, parse_instant
 from tapebook.domain.market import Candle
 from tapebook.domain.run import Action, DecisionRun, Usage
+from tapebook.domain.units import MINUTE, parse_instant
 from tapebook.history.importer import assumed_known_at
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import deploy_agent, tick

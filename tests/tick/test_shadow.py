@@ -11,8 +11,8 @@ import pytest
 from tapebook.api import app
 from tapebook.desk import demo
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
-from tapebook.domain.money import E6
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import E6
 from tapebook.tick.decide import Slot
 from tapebook.tick.story import shadow_profile, shadow_slot, shadow_tick
 from tapebook.wiring import Rooms

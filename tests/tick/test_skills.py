@@ -7,12 +7,12 @@ import pytest
 
 from tapebook.api.open_home import OpenHome
 from tapebook.api.trades import HomeSkills
-from tapebook.context import version_of
+from tapebook.context import PACKET_VERSIONS
 from tapebook.context.assemble import LESSONS_CAP
 from tapebook.domain.agent import AgentProfile, Deployment, Note, ReflectionSettings, SkillNote
-from tapebook.domain.instants import DAY, MINUTE
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import text_tokens
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.errors import BadInput, UnknownName
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import replay_runs
@@ -169,7 +169,7 @@ def test_prose_of_before_is_told_to_nobody_and_cannot_be_promoted(tmp_path: Path
         seq = floor.rooms.book.head(pupil.id)
         assert lessons_for(floor.rooms, pupil, seq=seq).bullets == ()
         # A packet of an older renderer still says what it said.
-        old = lessons_for(floor.rooms, pupil, seq=seq, version=version_of(4))
+        old = lessons_for(floor.rooms, pupil, seq=seq, version=PACKET_VERSIONS[4])
         assert [each.partition(": ")[0] for each in old.bullets] == ["Sizing"]
         assert notes_of_lessons(floor.rooms, pupil, seq=seq) == []
         assert replays(floor)

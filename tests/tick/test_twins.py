@@ -12,10 +12,11 @@ from tapebook.api.open_home import OpenHome
 from tapebook.decision import EngineAnswer
 from tapebook.decision.engines.ensemble import EnsembleEngine
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ExperienceSettings, ReflectionSettings
-from tapebook.domain.instants import HOUR
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, SlotMark
-from tapebook.experience.twin_memory import TwinMemory, TwinsBySymbol, twin_differences
+from tapebook.domain.units import HOUR
+from tapebook.experience.memories import TwinMemory, twin_differences
+from tapebook.experience.twins import TwinsBySymbol
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import PreparedDecision, Slot
 from tapebook.tick.story import tick
@@ -52,7 +53,7 @@ ENSEMBLE = EnsembleEngine([("bull", Says("long")), ("bear", Says("short"))])
 
 def ask(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     """What the two come to."""
-    return ENSEMBLE.decide(opened.packet)
+    return ENSEMBLE.decide(opened.packet())
 
 
 class Alternates:
@@ -71,7 +72,7 @@ RESTLESS = EnsembleEngine([("bull", Says("long")), ("bear", Says("short")), ("co
 
 def ask_restless(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     """What the two come to with a third that changes its mind all the time."""
-    return RESTLESS.decide(opened.packet)
+    return RESTLESS.decide(opened.packet())
 
 
 def decide(floor: Desk, agent: Deployment, price: float, *, restless: bool = False) -> DecisionRun:

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.world.faults import Faults
 from tapebook.world.market import World
 from tapebook.world.server import WorldServer

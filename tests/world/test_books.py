@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 
 from tapebook.domain.market import Liquidity
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tapebook.world.assets import ASSETS, DEFAULT_SYMBOLS, Asset, asset_of, quote_e8, tick_bps
 from tapebook.world.listings import liquidity_of
 

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tapebook.world.assets import ASSETS, DEFAULT_SYMBOLS, Asset, asset_of
 from tapebook.world.listings import PriceMinute, candle_of, minute_mids_e8
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.world.cadence import STEP
 from tapebook.world.faults import FaultLog, Faults, InjectedFault
 from tests.world.exchange_client import START, Client, Line, run, serving

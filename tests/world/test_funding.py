@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR
 from tapebook.world.assets import asset_of
 from tapebook.world.listings import HOURLY_CAP, INTEREST, Carry, PerpState, context_of, funding_of, hourly_rate
 

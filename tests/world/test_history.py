@@ -2,8 +2,8 @@
 
 import pytest
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.world.market import World, symbol_candles, symbol_history
 from tests.world.exchange_client import START
 

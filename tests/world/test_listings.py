@@ -1,7 +1,7 @@
 """A listing says only what was known, and its details leave no trace."""
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.world.assets import asset_of
 from tapebook.world.drivers import DriverMove
 from tapebook.world.listings import Listing, ListingMinute

@@ -13,9 +13,8 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation
-from tapebook.domain.money import E8, E12
+from tapebook.domain.units import DAY, E8, E12, HOUR, MINUTE, parse_instant
 from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of
 from tapebook.world.cadence import STEP, STEPS_PER_MINUTE
 from tapebook.world.listings import hourly_rate

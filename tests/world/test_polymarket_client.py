@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tapebook.domain.instants import HOUR, parse_instant
+from tapebook.domain.units import HOUR, parse_instant
 from tapebook.world.market import World
 from tapebook.world.server import WorldServer
 

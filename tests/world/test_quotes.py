@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tapebook.world.assets import quote_e8, tick_bps
 
 PRICES = st.floats(min_value=0.001, max_value=500_000.0)

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.world.assets import asset_of
 from tapebook.world.cadence import STEPS_PER_MINUTE
 from tapebook.world.market import World

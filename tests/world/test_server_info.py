@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Mid
-from tapebook.domain.money import E8, E12, to_units
+from tapebook.domain.units import DAY, E8, E12, HOUR, MINUTE, to_units
 from tapebook.world.assets import DEFAULT_SYMBOLS
 from tapebook.world.cadence import STEP
 from tapebook.world.market import World

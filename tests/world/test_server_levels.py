@@ -6,9 +6,8 @@ from random import Random
 import msgspec
 import pytest
 
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import Liquidity
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR
 from tapebook.world.assets import DEFAULT_SYMBOLS, asset_of, quote_e8, tick_bps
 from tapebook.world.market import World
 from tapebook.world.server.levels import MOST_LEVELS, Grid, SimulatedBook, SimulatedLevel, aggregate_levels, build_book

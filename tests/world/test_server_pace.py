@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tapebook.domain.instants import HOUR
+from tapebook.domain.units import HOUR
 from tapebook.world.cadence import STEP
 from tapebook.world.market import World
 from tapebook.world.server import WorldServer

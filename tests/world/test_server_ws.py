@@ -7,9 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8, to_units
+from tapebook.domain.units import E8, HOUR, MINUTE, to_units
 from tapebook.world.assets import DEFAULT_SYMBOLS
 from tapebook.world.cadence import STEP
 from tapebook.world.faults import Faults

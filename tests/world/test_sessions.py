@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
+from tapebook.domain.units import DAY, HOUR, MINUTE, parse_instant
 from tapebook.world.cadence import session_pace
 
 MONDAY = parse_instant("2026-01-05T00:00:00Z")

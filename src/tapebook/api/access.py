@@ -22,7 +22,7 @@ import msgspec
 
 from tapebook.clock import SystemClock
 from tapebook.db import Queries, Row, connect, migrate
-from tapebook.domain.instants import iso_text
+from tapebook.domain.units import iso_text
 from tapebook.errors import BadInput, Busy, UnknownName
 from tapebook.home import process_name, require_home
 from tapebook.log.keyed import KEPT_MS

@@ -11,8 +11,7 @@ from tapebook.desk import agents, control
 from tapebook.desk.agents import RemovedAgent, SavedAgent
 from tapebook.desk.control import FlattenReport, HaltReport
 from tapebook.domain.agent import AgentProfile, deployment_id
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6
+from tapebook.domain.units import E6, iso_text
 from tapebook.settings import profiles
 from tapebook.wiring import Rooms
 

@@ -26,8 +26,7 @@ from tapebook.backtest.spending import CostEstimate, SpendingTotals, estimate_co
 from tapebook.backtest.summary import spending_text, stale_sentences
 from tapebook.backtest.sweep import SweepCase, SweepJob, SweepRow, run_sweep
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6
+from tapebook.domain.units import E6, iso_text
 from tapebook.errors import BadInput, Damaged
 from tapebook.home import exclusive_lock
 from tapebook.lab.rerun import RerunComparison, rerun_backtest

@@ -31,21 +31,19 @@ from tapebook.clock import SystemClock
 from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import SECOND, floor_to_step, iso_text
 from tapebook.domain.market import Candle, Mid, Observation
-from tapebook.domain.money import E6, E8, to_units
 from tapebook.domain.order import BrokerEvent, Fill, Order, OrderEnd, Side
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import ActionKind, DecisionRun
+from tapebook.domain.units import E6, E8, SECOND, floor_to_step, iso_text, to_units
 from tapebook.domain.views import FillView, RecordedRunView, fill_view
 from tapebook.errors import BadInput, StaleWriter, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.explain import run_record_view
-from tapebook.tick.decide import PreparedDecision, Slot, evaluate_reply, limits_now
+from tapebook.tick.decide import PreparedDecision, Slot, evaluate_reply, limits_now, record_decision
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.prepare import gather_situation, watermarks_now
-from tapebook.tick.record import record_decision
 from tapebook.tick.story import deploy_agent, prepare_decision
 from tapebook.wiring import Rooms
 
@@ -109,7 +107,7 @@ class BotDecision:
     @property
     def packet(self) -> Packet:
         """What is known; of a decision that was made before, `Tapebook.run` explains it instead."""
-        return self._prepared_decision().packet
+        return self._prepared_decision().packet()
 
     @property
     def text(self) -> str:
@@ -146,7 +144,7 @@ class BotDecision:
             )
         opened = self._prepared_decision()
         reply = make_answer(
-            opened.packet,
+            opened.packet(),
             action,
             reason=reason,
             confidence=confidence,
@@ -237,7 +235,7 @@ class Bots(HomePart):
                 opened = prepare_decision(rooms, slot, known=offer.known)
             if isinstance(opened, DecisionRun):
                 return run_record_view(rooms, opened)
-            if opened.packet.sha256 != offer.packet_sha256:
+            if opened.packet().sha256 != offer.packet_sha256:
                 raise StaleWriter("what the ticket was given for is no longer known so: ask for the packet again")
             return BotDecision(self, opened, None).record(action, **terms)
 
@@ -250,11 +248,11 @@ class Bots(HomePart):
             stream = rooms.book.stream(slot.deployment.id)
             with shared_lock(rooms.home), rooms.leases.holding(stream):
                 # Another process of the bot may have decided since it was opened.
-                made = rooms.book.run(slot.run_id()) if rooms.book.has_run(slot.run_id()) else None
+                made = rooms.book.run(opened.run_id)
                 if made is not None:
                     return run_record_view(rooms, made)
                 limits = limits_now(rooms, slot, before=opened.situation)
-                decision = evaluate_reply(EngineAnswer(reply), lambda: opened.packet, limits)
+                decision = evaluate_reply(EngineAnswer(reply), opened.packet, limits)
                 if decision.error is not None:
                     raise BadInput(f"{decision.error}: nothing was recorded")
                 run = record_decision(rooms, _decided_by(opened, provider), decision, limits)
@@ -370,7 +368,7 @@ def _decided_by(opened: PreparedDecision, provider: str | None) -> PreparedDecis
         return opened
     replace, deployment = msgspec.structs.replace, opened.slot.deployment
     named = replace(deployment, agent=replace(deployment.agent, engine=provider))
-    return PreparedDecision(replace(opened.slot, deployment=named), opened.situation, opened.causes)
+    return replace(opened, slot=replace(opened.slot, deployment=named))
 
 
 def _order_of_fill(

@@ -10,9 +10,9 @@ import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import HOUR, iso_text
 from tapebook.domain.run import Watermarks
 from tapebook.domain.text import has_hidden_characters
+from tapebook.domain.units import HOUR, iso_text
 from tapebook.errors import BadInput, Damaged, UnknownName
 from tapebook.experience import files
 from tapebook.experience.events import ForgetTerms, draft_snapshot_taken

@@ -14,11 +14,13 @@ from tapebook.desk.backup import BackupReport, RestoreReport, RestoreTerms, back
 from tapebook.desk.backup import restore_home as restore_from
 from tapebook.desk.librarian import clean_archive
 from tapebook.desk.verify import rebuild_book, verify_home
-from tapebook.domain.instants import HOUR
 from tapebook.domain.run import DecisionRun
-from tapebook.domain.text import redact_passwords
+from tapebook.domain.text import plural, redact_passwords
+from tapebook.domain.units import HOUR
+from tapebook.errors import StoreFailed
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.log import Finding, RebuiltTables
+from tapebook.uploads import send_due_texts
 from tapebook.wiring import Rooms
 
 if TYPE_CHECKING:
@@ -118,6 +120,17 @@ class HomeHealth(HomePart):
             from tapebook.desk.health import health_checks
 
             return health_checks(rooms)
+
+    def send_due_texts(self) -> int:
+        """Packs texts that have waited long enough for an archive elsewhere, and sends them; returns how many.
+
+        For a program that runs for long on a machine without a librarian, every few minutes: the HTTP API does so.
+        StoreFailed when the archive does not take them; they wait, and nothing is lost.
+        """
+        sent = send_due_texts(self._home.writer)
+        if sent.problem is not None:
+            raise StoreFailed(f"{plural(sent.left, 'object')} not in the archive yet: {sent.problem}")
+        return sent.moved
 
     def backup(self, place: str | None = None, *, progress: Callable[[str], None] = lambda words: None) -> BackupReport:
         """Makes a backup while others may write: at a place, else where the settings say, else in the archive."""

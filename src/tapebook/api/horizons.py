@@ -20,9 +20,8 @@ import msgspec
 
 from tapebook.api.open_home import AsOf, OpenHome
 from tapebook.domain.agent import deployment_id
-from tapebook.domain.instants import DAY, MINUTE, floor_to_step
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6, E8
+from tapebook.domain.units import DAY, E6, E8, MINUTE, floor_to_step
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import shared_lock
 from tapebook.horizons import ContextAggregator, ContextLayer, ContextStore, LayerConnection, LayerValue

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from tapebook.api.open_home import AsOf, HomePart, listed_deployment
-from tapebook.domain.instants import iso_text
+from tapebook.domain.units import iso_text
 from tapebook.lessons.hypotheses import Baseline, Direction, Metric, Status
 from tapebook.lessons.notes import LessonChange
 from tapebook.lessons.trials import Trial, capital

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from tapebook.api.open_home import AsOf, HomePart
 from tapebook.domain.agent import OWN_SUBSCRIPTIONS, Horizon
 from tapebook.domain.files import make_folders
-from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, iso_text
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.report.market import AssetContextView, MarketSource, MarketView, asset_context_view, market_view

@@ -21,7 +21,7 @@ from tapebook.backtest.home import backtest_end
 from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.domain.agent import deployment_id
-from tapebook.domain.instants import iso_text, parse_instant
+from tapebook.domain.units import iso_text, parse_instant
 from tapebook.errors import BadInput, HomeError
 from tapebook.home import DEMO_START, is_demo_home, process_name
 from tapebook.ingest.tape_recovery import recover_lost_tape

@@ -17,14 +17,13 @@ from tapebook.backtest.equity import EquityCache, EquityPoint, deepest_drawdown,
 from tapebook.book.materializer import Account, day_start
 from tapebook.book.pages import BookPages
 from tapebook.domain.agent import Deployment, deployment_id, is_dry_run
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.position import Position
+from tapebook.domain.units import E6, E8, iso_text, notional_usd_e6
 from tapebook.domain.views import OrderView
 from tapebook.errors import BadInput
 from tapebook.lab.explain import known_order_view
 from tapebook.tape.view import NO_WATERMARK, View
-from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.tick.quotes import account_activity, position_marks
 from tapebook.wiring import Rooms
 
 # Incidents and working orders that a status names; the lists have all of them.
@@ -241,8 +240,8 @@ def _account_view(
     seq = book.head(name) if is_now else book.seq_as_of(name, moment)
     account, totals, view = book.account(name, seq=seq), book.trade_totals(name, seq=seq), View(moment)
     portfolio = account.portfolio
-    marks = position_marks(TapeQuotes(rooms.tape, view), portfolio.positions.values(), at=moment)
-    activity = account_activity(rooms, deployment, account, view=view)
+    marks = position_marks(rooms.tape, portfolio.positions.values(), view=view)
+    activity = account_activity(book, rooms.tape, name, account, view=view, memory=rooms.memory)
     equity = portfolio.equity_usd_e6(marks)
     newest = BookPages(book, rooms.log, rooms.book_db).newest_run(name, seq=seq)
     held = [

@@ -24,7 +24,7 @@ from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
 from tapebook.desk.aging import DemoProgress
 from tapebook.desk.supervisor import await_role
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.errors import HomeError, RoleLost
 from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home, write_once
 from tapebook.ingest.live import IngestProgress, clock_address, ingest_live

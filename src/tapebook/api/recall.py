@@ -15,7 +15,7 @@ import msgspec
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.desk import document_writes
 from tapebook.desk.document_writes import AppendedEntry, DecidedProposal, ProposalDiff
-from tapebook.domain.instants import iso_text
+from tapebook.domain.units import iso_text
 from tapebook.errors import BadInput
 from tapebook.library.search import (
     DocumentText,

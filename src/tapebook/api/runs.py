@@ -12,9 +12,9 @@ from tapebook.book.pages import BookPages
 from tapebook.broker.port import trades_elsewhere
 from tapebook.context import Preview, assemble_packet, preview_packet
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.units import iso_text
 from tapebook.domain.views import ExplainedRunView, Page, RecordedRunView, RunComparison
 from tapebook.errors import BadInput, UnknownName
 from tapebook.home import shared_lock
@@ -80,7 +80,8 @@ class Runs(HomePart):
                 moment = rooms.clock.now() if at is None else self._home.moment(at)
                 slot = Slot(deploy_agent(rooms, agent), symbol, moment, trigger="manual")
                 run = tick(rooms, slot, ask=ask_with_heartbeat)
-                shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
+                if slot.deployment.agent.shadow is not None:
+                    shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
             if rooms.book.working_orders(deployment.id) and self._home.play_market_on([deployment.id]):
                 return rooms.book.run(run.run_id) or run
             return run

@@ -19,7 +19,7 @@ import msgspec
 from tapebook.archive.port import BACKUP_PREFIX, CHUNK_PREFIX, Archive, verified_content
 from tapebook.domain.canonical import CONTENT_PREFIX, content_key
 from tapebook.domain.files import private_opener
-from tapebook.domain.instants import DAY, iso_text
+from tapebook.domain.units import DAY, iso_text
 from tapebook.errors import BadInput, Damaged, UnknownName
 
 _MANIFESTS = f"{BACKUP_PREFIX}manifests/"

@@ -5,9 +5,9 @@
    the objects one by one.
 2. `get` and `keys` look in the spool, in packs and in the archive itself, so a key is good from the moment it was
    given, in any process that has the same spool.
-3. `drain` packs finished segments (`packs.py`) and puts the packs into the archive: when some hundred objects wait or
-   the oldest has waited for an hour, or all of them when asked to. A segment is deleted only after the archive
-   has given its pack back whole. The librarian does so, and `tapebook doctor --fix`.
+3. `drain` packs segments (`packs.py`) and puts the packs into the archive, when a pack is due (`longest_wait_ms`:
+   after an hour where there are enough objects, after six in any case) or at once when asked to. A segment is deleted
+   only after the archive has given its pack back whole. The librarian does so, and `tapebook doctor --fix`.
 
 `create` is the archive's own: whoever deletes something after it was archived, or can try again later, must hear
 that it was not. Only content is spooled, whose key is its hash; so two processes cannot disagree on what waits.
@@ -17,13 +17,17 @@ A segment is a file to which a process appends the content it stores, many objec
     TBS1 | length of the packed bytes (4) | sha256 of the content (32) | packed bytes
 
 An append is one write and, with `durable`, one wait for the disk: a row that names the content may be written after
-it. Whoever writes a segment holds its lock, so a segment that can be locked is finished, whatever became of its
-writer; only such a segment is packed and deleted. A writer that was killed leaves at most a torn record at the end,
-behind which nobody writes: the next writer begins a segment of its own.
+it. Whoever appends holds the segment's lock meanwhile, and so does whoever packs it and deletes it: a writer that
+finds its segment packed, or being packed, begins another. So nothing waits for its writer to end. A writer that was
+killed leaves at most a torn record at the end, behind which nobody writes: the next one begins a segment of its own.
+
+The name of a segment begins with the moment it was begun, in UTC milliseconds: that is how long its first record has
+waited, whatever is appended later and whoever restarts, dies, or restores the file from a backup.
 """
 
 import fcntl
 import os
+import re
 import struct
 import tempfile
 import threading
@@ -52,9 +56,11 @@ from tapebook.archive.port import (
 )
 from tapebook.domain import files
 from tapebook.domain.canonical import CONTENT_PREFIX, content_key
+from tapebook.domain.units import HOUR
 from tapebook.errors import Damaged, StoreFailed
 
 SEGMENT_SUFFIX = ".seg"
+_BEGUN = re.compile(r"(\d{13,})-")
 _MAGIC = b"TBS1"
 _HEADER = struct.Struct(">4sI32s")
 # A reader that looks for one object reads a whole segment once.
@@ -82,9 +88,10 @@ class Segments:
     The index is a cache of what was read; `refresh` extends it by what was written since, by whomever.
     """
 
-    def __init__(self, folder: Path, *, durable: bool) -> None:
+    def __init__(self, folder: Path, *, durable: bool, now: Callable[[], int]) -> None:
         self._folder = folder
         self._durable = durable
+        self._now = now
         self._handle: int | None = None
         # Closes it, at the latest when nobody has these segments any more.
         self._close_handle: Callable[[], object] = lambda: None
@@ -102,15 +109,14 @@ class Segments:
             records += _HEADER.pack(_MAGIC, len(packed), bytes.fromhex(key.rpartition("/")[2])) + packed
         with self._lock:
             try:
-                if self._handle is None:
-                    self._handle, self._bytes = self._new_segment(), 0
-                    self._close_handle = weakref.finalize(self, os.close, self._handle)
+                handle = self._lock_segment()
                 rest = memoryview(records)
                 while rest:
-                    rest = rest[os.write(self._handle, rest) :]
+                    rest = rest[os.write(handle, rest) :]
                 if self._durable:
-                    os.fsync(self._handle)
+                    os.fsync(handle)
                 self._bytes += len(records)
+                fcntl.flock(handle, fcntl.LOCK_UN)
             except OSError:
                 # What is half written must not stand before what comes next.
                 self._end_segment()
@@ -119,7 +125,7 @@ class Segments:
                 self._end_segment()
 
     def close(self) -> None:
-        """Ends the segment that is written to: from now on it may be packed."""
+        """Ends the segment that is written to."""
         with self._lock:
             self._end_segment()
 
@@ -151,10 +157,19 @@ class Segments:
         """Nothing: what is torn has no name, and a check of the spool says where it is."""
         return iter(())
 
+    def _lock_segment(self) -> int:
+        """The segment to append to, locked; a new one when somebody packs the last one just now, or has."""
+        if self._handle is not None and not (_has_locked(self._handle) and os.fstat(self._handle).st_nlink):
+            self._end_segment()
+        if self._handle is None:
+            self._handle, self._bytes = self._new_segment(), 0
+            self._close_handle = weakref.finalize(self, os.close, self._handle)
+        return self._handle
+
     def _new_segment(self) -> int:
         files.make_folders(self._folder, durable=self._durable)
         while True:
-            handle, _ = tempfile.mkstemp(SEGMENT_SUFFIX, dir=self._folder)
+            handle, _ = tempfile.mkstemp(SEGMENT_SUFFIX, f"{self._now():013d}-", self._folder)
             # Whoever packs may have been faster, and has deleted an empty segment.
             if _has_locked(handle) and os.fstat(handle).st_nlink:
                 break
@@ -178,17 +193,22 @@ class Segments:
 
 
 def segment_files(folder: Path) -> list[Path]:
-    """The segments of a folder, oldest first by modification, then by name."""
+    """The segments of a folder, oldest first."""
     try:
         found = [folder / name for name in os.listdir(folder) if name.endswith(SEGMENT_SUFFIX)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(found, key=lambda path: (modified_ms(path), path.name))
+    return sorted(found, key=lambda path: (begun_ms(path), path.name))
 
 
-def modified_ms(path: Path) -> int:
-    """When a file was last written, by the machine's clock; 0 when it is gone."""
+def begun_ms(path: Path) -> int:
+    """When a segment was begun, by its name; a file without such a name, when it was last written; 0 when it is gone.
+
+    Older versions named segments without it, and wrote to none that they left behind.
+    """
     try:
+        if found := _BEGUN.match(path.name):
+            return int(found[1])
         return os.stat(path).st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return 0
@@ -228,8 +248,8 @@ def read_record(path: Path, record: SegmentRecord) -> bytes | None:
 
 
 @contextmanager
-def finished_segment(path: Path) -> Iterator[bool]:
-    """Holds the lock of a segment that nobody writes to any more; False when somebody does, or it is gone."""
+def locked_segment(path: Path) -> Iterator[bool]:
+    """Holds the lock of a segment; False when somebody appends to it or packs it just now, or it is gone."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -271,11 +291,15 @@ def _size_of(path: Path) -> int | None:
 
 
 _INDEX_FILE = "packs.db"
-# So many objects make a pack, whoever waits; a pack holds about so many at most.
-_WAITING_OBJECTS = 512
+# So many objects make a pack at once; a pack holds about so many at most.
+_MANY_OBJECTS = 512
 _PACK_OBJECTS = 2_000
+# So many do when the first of them has waited for an hour: 96 decisions with a packet and a reply each, so about ten
+# packs for a thousand of them. Fewer go after six hours: four packs a day for the slowest desk.
+_ENOUGH_OBJECTS = 192
+_ENOUGH_WAIT_MS, _LONGEST_WAIT_MS = HOUR, 6 * HOUR
 # Groups of packs that were unpacked last: whoever replays reads one object after the other.
-_CACHED_GROUPS = 16
+_CACHED_GROUPS = 8
 # Keys that were stored last: engines say the same things again and again.
 _CACHED_KEYS = 512
 
@@ -288,11 +312,18 @@ class StoredContent(msgspec.Struct, frozen=True):
 
 
 class SpoolState(msgspec.Struct, frozen=True):
-    """What waits: how many objects, their bytes on the disk, and the modification time of the oldest in UTC ms."""
+    """What waits: how many objects, their bytes on the disk, and since when the first of them does in UTC ms."""
 
     objects: int = 0
     bytes: int = 0
     oldest_ms: int | None = None
+
+
+def longest_wait_ms(objects: int) -> int:
+    """How long the first of so many objects waits for a pack: six hours, one if they are enough, not at all if many."""
+    if objects >= _MANY_OBJECTS:
+        return 0
+    return _ENOUGH_WAIT_MS if objects >= _ENOUGH_OBJECTS else _LONGEST_WAIT_MS
 
 
 class DrainResult(msgspec.Struct, frozen=True):
@@ -314,13 +345,15 @@ class _LooseSpool(FolderArchive):
 class SpooledArchive:
     """An archive, and the folder in which content waits for it; as `durable` as whatever names what is kept in it.
 
+    `now` gives the machine's time in UTC milliseconds, whatever the clock of the home is: others share the spool.
     What is read under a content key is compared with it, whichever adapter the archive is: altered bytes are Damaged.
     """
 
-    def __init__(self, archive: Archive, spool: Path, *, durable: bool = True) -> None:
+    def __init__(self, archive: Archive, spool: Path, *, now: Callable[[], int], durable: bool = True) -> None:
         self._archive = archive
         self._folder = spool
-        self._segments = Segments(spool, durable=durable)
+        self._now = now
+        self._segments = Segments(spool, durable=durable, now=now)
         self._packs = PackIndex(spool / _INDEX_FILE)
         # What an older tapebook left in the spool: a file for each object.
         self._loose = _LooseSpool(spool, durable=durable)
@@ -453,7 +486,12 @@ class SpooledArchive:
             keys.append(key)
             if key not in self._stored_cache:
                 new[key] = content
-        problem = _error_of(partial(self._segments.append, new)) if new else None
+        problem: Exception | None = None
+        try:
+            if new:
+                self._segments.append(new)
+        except OSError as error:
+            problem = error
         if problem is not None and self._archive.is_local:
             problem = problem if _error_of(partial(self._archive.create_all, new)) else None
         if problem is None:
@@ -473,16 +511,16 @@ class SpooledArchive:
             raise StoreFailed(f"cannot write to {self._folder}, nor to the archive: {kept.problem}") from kept.problem
         return kept.key
 
-    def drain(self, *, since_ms: int | None = None) -> DrainResult:
-        """Packs what waits and moves it to the archive; with `since_ms`, UTC, only when it is worth a pack.
+    def drain(self, *, when_due: bool = False) -> DrainResult:
+        """Packs what waits, whoever wrote it, and moves it to the archive; `when_due` only after `longest_wait_ms`.
 
-        It is when many objects wait, or one of them since that moment or longer. What is damaged is left alone, and so
-        is what another process still writes to.
+        What is damaged is left alone, and so is a segment that another process appends to at this very moment.
         """
         waiting = self.spool_state()
         if waiting.oldest_ms is None:
             return DrainResult()
-        if since_ms is not None and waiting.oldest_ms > since_ms and waiting.objects < _WAITING_OBJECTS:
+        # What is from the future was stored before the clock was set back: it has waited for nobody knows how long.
+        if when_due and 0 <= self._now() - waiting.oldest_ms < longest_wait_ms(waiting.objects):
             return DrainResult(left=waiting.objects)
         self._segments.close()
         problem = self._move_loose()
@@ -502,7 +540,7 @@ class SpooledArchive:
                 records = segment_records(path) if path.suffix != ".z" else [SegmentRecord("", 0, found.st_size)]
                 count = sum(isinstance(each, SegmentRecord) for each in records)
                 objects, size = objects + count, size + (found.st_size if count else 0)
-                oldest += [modified_ms(path)] if count else []
+                oldest += [begun_ms(path)] if count else []
         return SpoolState(objects, size, min(oldest, default=None))
 
     def _local_content(self, key: str) -> bytes | None:
@@ -553,14 +591,14 @@ class SpooledArchive:
         self._packs.refresh(self._archive.keys(PACK_PREFIX), pack)
 
     def _pack_some(self, paths: list[Path]) -> Exception | None:
-        """Packs the next finished segments, which are held meanwhile, and deletes them; returns what went wrong."""
+        """Packs the next segments, which are locked meanwhile, and deletes them; returns what went wrong."""
         contents: dict[str, bytes] = {}
         packed: list[Path] = []
         damage: Exception | None = None
         with ExitStack() as held:
             while paths and len(contents) < _PACK_OBJECTS:
                 path = paths.pop(0)
-                if not held.enter_context(finished_segment(path)):
+                if not held.enter_context(locked_segment(path)):
                     continue
                 try:
                     contents |= _segment_contents(path)
@@ -603,7 +641,7 @@ class SpooledArchive:
 
 
 def _segment_contents(path: Path) -> dict[str, bytes]:
-    """All objects of a finished segment; Damaged when one of them is not whole, its torn end apart."""
+    """All objects of a segment; Damaged when one of them is not whole, its torn end apart."""
     contents: dict[str, bytes] = {}
     for record in segment_records(path):
         if isinstance(record, TornRecord):

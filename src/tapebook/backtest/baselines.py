@@ -33,8 +33,8 @@ from tapebook.backtest.result import (
     round_to_cents_e6,
 )
 from tapebook.domain.estimate import Estimate, rate_estimate
-from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import E6
 from tapebook.wiring import Rooms
 
 Draws = npt.NDArray[np.uint64]

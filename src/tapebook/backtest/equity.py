@@ -19,10 +19,9 @@ from typing import NamedTuple
 from tapebook.backtest.book_range import BookRange
 from tapebook.domain.agent import Deployment
 from tapebook.domain.estimate import Estimate
-from tapebook.domain.instants import DAY
-from tapebook.domain.money import divide_half_even
+from tapebook.domain.units import DAY, divide_half_even
 from tapebook.tape.view import GRACE_MS, View
-from tapebook.tick.quotes import TapeQuotes, position_marks
+from tapebook.tick.quotes import position_marks
 from tapebook.wiring import Rooms
 
 DAYS_A_YEAR = 365
@@ -140,7 +139,7 @@ def equity_at(rooms: Rooms, deployment: Deployment, moment: int, *, seq: int, wa
     portfolio = rooms.book.account(deployment.id, seq=seq).portfolio
     # The bar that ends at the moment is known a little later.
     known = moment + GRACE_MS
-    marks = position_marks(TapeQuotes(rooms.tape, View(known, watermark)), portfolio.positions.values(), at=known)
+    marks = position_marks(rooms.tape, portfolio.positions.values(), view=View(known, watermark))
     return portfolio.equity_usd_e6(marks)
 
 

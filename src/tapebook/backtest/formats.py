@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from tapebook.backtest.result import ChunkTrend, ResultRow
 from tapebook.domain.estimate import Estimate
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6, decimal_text
 from tapebook.domain.text import sanitise
+from tapebook.domain.units import E6, decimal_text, iso_text
 
 NO_VALUE = "-"
 _PPM_PER_PERCENT = 10_000

@@ -25,7 +25,7 @@ from tapebook import plug
 from tapebook.backtest.plan import BacktestInputs, BacktestPlan
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import DAY, MINUTE
+from tapebook.domain.units import DAY, MINUTE
 from tapebook.errors import TapebookError
 from tapebook.settings.config import MODEL_KEYS
 from tapebook.tape.view import GRACE_MS, View

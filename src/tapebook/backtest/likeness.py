@@ -17,7 +17,7 @@ import msgspec
 
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.result import RATE_DIGITS, BacktestResult, ChunkResult
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 
 PARTS = ("agent", "market", "period", "settings", "result")
 

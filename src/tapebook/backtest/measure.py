@@ -63,11 +63,10 @@ from tapebook.backtest.result import (
 from tapebook.decision.rule_engine import USUAL_SETTINGS
 from tapebook.domain.agent import MEMORY_ROOMS, Deployment, MemoryRoom
 from tapebook.domain.estimate import Estimate, benjamini_hochberg, rate_estimate, student_cdf, student_quantile
-from tapebook.domain.instants import DAY, floor_to_step
-from tapebook.domain.money import E6
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.targets import FULL_E4
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E6, floor_to_step
 from tapebook.experience.records import (
     ALL,
     ASSET,

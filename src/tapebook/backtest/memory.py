@@ -34,7 +34,7 @@ from tapebook.domain.agent import (
     parse_memory,
 )
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import iso_text, parse_instant
+from tapebook.domain.units import iso_text, parse_instant
 from tapebook.errors import BadInput, Damaged
 from tapebook.experience.events import PROJECTION as EXPERIENCE
 from tapebook.horizons.events import EVENT_KINDS as LAYER_KINDS

@@ -11,8 +11,8 @@ import msgspec
 
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import DAY, iso_text
 from tapebook.domain.order import FillRule
+from tapebook.domain.units import DAY, iso_text
 from tapebook.errors import BadInput
 from tapebook.horizons.layers import PeriodKind, period_of
 

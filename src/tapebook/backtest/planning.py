@@ -20,9 +20,9 @@ from tapebook.backtest.identity import PlanFingerprints
 from tapebook.backtest.memory import memory_mode, plan_memory, with_memory_mode
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan, ChunkKind, MemoryMode, split_range
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text, parse_instant
 from tapebook.domain.market import Candle, FundingRate, Gap, Mid, dex_of, subject_of
 from tapebook.domain.order import FillRule
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, iso_text, parse_instant
 from tapebook.errors import BadInput
 from tapebook.settings.config import Config
 from tapebook.tape.families import CANDLES

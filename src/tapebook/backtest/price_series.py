@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.broker import PaperTerms
-from tapebook.domain.instants import DAY, SECOND
 from tapebook.domain.market import Candle, FundingRate
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, SECOND
 from tapebook.tape.bars import BAR_LENGTHS
 from tapebook.tape.store import Tape
 from tapebook.tape.view import GRACE_MS, View

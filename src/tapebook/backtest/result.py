@@ -11,8 +11,8 @@ import msgspec
 from tapebook.backtest.plan import BacktestInputs, ChunkKind, KnownTexts, MemoryMode, MemorySource
 from tapebook.domain.agent import MemoryRoom
 from tapebook.domain.estimate import Estimate
-from tapebook.domain.money import E6
 from tapebook.domain.order import FillRule
+from tapebook.domain.units import E6
 
 RATE_DIGITS = 4
 BPS_DIGITS = 2

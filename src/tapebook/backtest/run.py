@@ -31,15 +31,17 @@ from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.db import Database
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import Deployment, deployment_id
-from tapebook.domain.instants import HOUR
+from tapebook.domain.units import HOUR
 from tapebook.errors import SpendLimit
 from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock
 from tapebook.settings.config import Config
 from tapebook.tape.bars import decision_moment
+from tapebook.tape.view import View
 from tapebook.tick.decide import MarketCut, Slot
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.memory import append_experience_snapshot
+from tapebook.tick.prepare import OptionalReads, read_lookback
 from tapebook.tick.story import LearnStep, deploy_agent, tick
 from tapebook.wiring import PastTerms, Rooms, open_backtest
 
@@ -161,7 +163,10 @@ class BacktestRun:
         with self._rooms.log.one_transaction():
             for some in _batches(slots, max(1, _AHEAD_MS // slots.step)):
                 # All moments first: in a row they cost a third of what they do before each tick.
-                for at, decided in [(at, self._decision_moments(at)) for at in some]:
+                moments = [(at, self._decision_moments(at)) for at in some]
+                if "experience" in self._deployment.agent.context.rooms:
+                    self._look_ahead([each for _, decided in moments for each in decided])
+                for at, decided in moments:
                     self._decide_slot(at, decided)
         collect_young_garbage()
 
@@ -207,6 +212,16 @@ class BacktestRun:
         if len(found) > 1:
             found.sort(key=itemgetter(0))
         return found
+
+    def _look_ahead(self, moments: Sequence[tuple[int, str]]) -> None:
+        """Reads the bars of moments to come, each as they are seen at its own; what fails is left to its decision."""
+        experience, tape, read, found = self._rooms.experience, self._rooms.tape, OptionalReads().read_or_default, {}
+        for moment, symbol in moments:
+            view, cut = View(moment, self._plan.tape_seq), experience.lookback_cutter(symbol)
+            bars = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
+            if bars is not None:
+                found[symbol, moment, view.watermark] = bars
+        experience.set_lookbacks_ahead(found)
 
     def _close_chunk(self, chunk: BacktestChunk) -> ChunkResult:
         """Measures a chunk as of its end, whatever came after it, and keeps that."""

@@ -29,10 +29,9 @@ from tapebook.context import MEMORY_CAP, SECTION_CAPS, assemble_packet
 from tapebook.db import Database, Queries, connect, migrate
 from tapebook.decision.reply import REPLY_SCHEMA
 from tapebook.domain.agent import Deployment, deployment_id
-from tapebook.domain.instants import DAY, floor_to_step
-from tapebook.domain.money import E6, decimal_text
 from tapebook.domain.run import Usage, Watermarks
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E6, decimal_text, floor_to_step
 from tapebook.errors import BadInput, SpendLimit
 from tapebook.llm import Asker, ModelResponse
 from tapebook.llm.port import estimate_tokens

@@ -16,8 +16,8 @@ from tapebook.backtest.formats import (
 from tapebook.backtest.result import BacktestResult, Baseline, ChunkResult, RandomTurnover, ResultParts
 from tapebook.backtest.spending import SpendingTotals
 from tapebook.domain.agent import LEARNED_ROOMS
-from tapebook.domain.money import E6, divide_half_even
 from tapebook.domain.text import plural
+from tapebook.domain.units import E6, divide_half_even
 
 FIRST_RANDOM_BASELINE = "random, same turnover"
 """The baseline of the first build, whose sides were random."""

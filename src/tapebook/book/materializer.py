@@ -40,11 +40,10 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.book.events import Posting
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import DAY, floor_to_step
-from tapebook.domain.money import divide_half_even, notional_usd_e6
 from tapebook.domain.order import Fill, FundingPayment, InsurancePayment
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, PriceRange, TradeState, position_after_fill
 from tapebook.domain.run import Activity
+from tapebook.domain.units import DAY, divide_half_even, floor_to_step, notional_usd_e6
 
 
 def apply_fill(portfolio: Portfolio, fill: Fill, *, leverage: int) -> tuple[Portfolio, list[Posting]]:

@@ -9,9 +9,9 @@ import msgspec
 from tapebook.book.totals import RunningTotals, TradeTotals
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.position import ClosedTrade, MissingFact, TradeState
+from tapebook.domain.units import DAY
 from tapebook.errors import UnknownName
 from tapebook.log import Log
 

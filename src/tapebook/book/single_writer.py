@@ -18,13 +18,12 @@ from tapebook.book import events as ev
 from tapebook.book.events import EVENT_KINDS, DeskFlattened
 from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, day_start, refusal_code
 from tapebook.book.records import NO_LIMIT
-from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, Book
+from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, AgentRecord, Book
 from tapebook.db import Database
-from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.order import Order
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
+from tapebook.domain.units import DAY, HOUR
 from tapebook.log import Draft, Event
 from tapebook.log.single_writer import SingleWriterLog
 from tapebook.log.store import StreamSetBack
@@ -91,7 +90,9 @@ class StreamState:
 
     def closed_on_day(self, as_of: int) -> list[ClosedTrade]:
         """The trades that ended on the day of a moment, oldest exit first; the same list until there is one more."""
-        day, known = day_start(as_of), (day_start(as_of), len(self.closed))
+        # What `day_start` gives, written out: every decision asks.
+        day = as_of - as_of % DAY
+        known = (day, len(self.closed))
         if self._closed_today[0] != known:
             # Exits are told in the order of time, but for those of one reconciliation.
             since = takewhile(lambda trade: trade.exit_tick_at >= day - DAY, reversed(self.closed))
@@ -302,7 +303,7 @@ class SingleWriterBook(Book):
         super().__init__(log, db, owner=owner)
         self._run_ids: set[str] = set()
         self._folds: defaultdict[str, StreamState] = defaultdict(lambda: StreamState(self._run_ids))
-        self._agents: dict[str, tuple[int, AgentProfile] | None] = {}
+        self._agents: dict[str, AgentRecord | None] = {}
         self._halts: dict[str, str] | None = None
         self._flattened = False
         for stream in log.streams():
@@ -313,6 +314,10 @@ class SingleWriterBook(Book):
     def head(self, deployment: str = "") -> int:
         """The newest sequence number of a stream."""
         return self._folds[deployment].seq if deployment else super().head()
+
+    def last_change(self, deployment: str, kinds: frozenset[str]) -> int | None:
+        """The newest sequence number of an event of some kinds in a stream, 0 without any."""
+        return self._log.last_change_seq(self._streams[deployment], kinds, seq=0)
 
     def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
         """Writes events and their rows; nobody else writes, and what a tick asks of them is in the fold."""
@@ -325,12 +330,12 @@ class SingleWriterBook(Book):
         """None: virtual time never goes back."""
         return None
 
-    def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
-        """One agent's profile: the newest version, or a given one."""
+    def agent_record(self, name: str, *, version: int | None = None) -> AgentRecord | None:
+        """The newest version of an agent, or a given one."""
         if version is not None:
-            return super().agent(name, version=version)
+            return super().agent_record(name, version=version)
         if name not in self._agents:
-            self._agents[name] = super().agent(name)
+            self._agents[name] = super().agent_record(name)
         return self._agents[name]
 
     def halts(self) -> dict[str, str]:
@@ -386,12 +391,10 @@ class SingleWriterBook(Book):
             return super().last_run(deployment, symbol, seq=seq, expired_orders=expired_orders)
         return state.runs.get(symbol)
 
-    def has_run(self, run_id: str) -> bool:
-        """Whether this decision was made already."""
-        return run_id in self._run_ids
-
     def run(self, run_id: str) -> DecisionRun | None:
         """One decision with its actions and verdicts; those that placed orders are asked for again."""
+        if run_id not in self._run_ids:
+            return None
         found = [state.placed[run_id] for state in self._folds.values() if run_id in state.placed]
         return found[0] if found else super().run(run_id)
 

@@ -19,10 +19,10 @@ from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Ses
 from tapebook.book.records import NO_LIMIT, QUERIES, BookRecords, closed_trade_of_row, order_of_row
 from tapebook.db import Database, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
-from tapebook.domain.instants import DAY, HOUR, floor_to_step, iso_text
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, SlotMark, Usage, Verdict, Vote, Watermarks
+from tapebook.domain.units import DAY, HOUR, floor_to_step, iso_text
 from tapebook.errors import Damaged, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Stream
 from tapebook.log.store import SET_BACK_KIND, ReadCache, StreamSetBack
@@ -58,6 +58,10 @@ class TradeWithEngine(msgspec.Struct, frozen=True):
     trade: ClosedTrade
     engine: str | None
     confidence_e4: int | None
+
+
+AgentRecord = tuple[int, AgentProfile, int | None]
+"""A version of an agent: its number, the profile, and when the agent was removed with it, if it was."""
 
 
 class _SessionDay(msgspec.Struct, frozen=True):
@@ -133,6 +137,10 @@ class Book(BookRecords):
         """The newest sequence number of a stream."""
         stream = self._streams[deployment]
         return self._log.head(stream, lease=self._leases.in_hand.get(stream) if self._leases else None).seq
+
+    def last_change(self, deployment: str, kinds: frozenset[str]) -> int | None:
+        """The newest sequence number of an event of some kinds in a stream, 0 without any; None when not known."""
+        return self._log.last_change_seq(self._streams[deployment], kinds, seq=self.head(deployment))
 
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
@@ -223,11 +231,11 @@ class Book(BookRecords):
 
     def agent(self, name: str, *, version: int | None = None) -> tuple[int, AgentProfile] | None:
         """One agent's profile: the newest version, which may be the one that ended it, or a given one."""
-        found = self._agent_record(name, version)
+        found = self.agent_record(name, version=version)
         return found[:2] if found else None
 
-    def _agent_record(self, name: str, version: int | None) -> tuple[int, AgentProfile, int | None] | None:
-        """A version of an agent, its profile, and when that ended the agent, if it is the newest and did."""
+    def agent_record(self, name: str, *, version: int | None = None) -> AgentRecord | None:
+        """The newest version of an agent or a given one, its profile, and when that ended the agent, if it did."""
         query = QUERIES.agent if version is None else QUERIES.agent_version
         read = partial(self._db.one, query, owner=self.owner, agent=name, version=version)
         # While decisions are made together, read again only when the owner's stream has moved.
@@ -252,7 +260,7 @@ class Book(BookRecords):
         UnknownName says why there is none. An agent that was removed is found in its past, or when `removed` says so.
         """
         if as_of is None:
-            found = self._agent_record(name, version)
+            found = self.agent_record(name, version=version)
         else:
             then = self.agent_as_of(name, as_of=as_of)
             found = (*then, None) if then else None
@@ -469,8 +477,18 @@ class Book(BookRecords):
         # Where the clock never went back it holds for the day, until something is done again.
         if day.was_set_back or day.today != floor_to_step(as_of, DAY):
             day = self._account_cache.replace(key, read())
+        # Refusals are kept for a day around the moment they were read for.
+        kept = self._known_decisions(deployment, seq)
+        if kept and kept.refused is not None and kept.refused_as_of <= as_of < kept.refused_as_of + DAY:
+            refused = kept.refused
+        else:
+            where = {"owner": self.owner, "deployment": deployment, "seq": seq, "hour": hour}
+            # A day ahead, for what a clock that was ahead has dated.
+            refused = self._db.all(QUERIES.session_refusals, unreadable=UNREADABLE_REPLY, as_of=as_of + DAY, **where)
+            if kept is not None:
+                kept.refused_as_of, kept.refused = as_of, refused
         rejections, refusals = [], []
-        for at, _, _, rule, detail, by_guard in self._refused_lately(deployment, seq, as_of):
+        for at, _, _, rule, detail, by_guard in refused:
             if hour < at <= as_of:
                 refusals.append(rule or refusal_code(detail))
                 if by_guard:
@@ -513,18 +531,6 @@ class Book(BookRecords):
             nets=tuple([row[0] for row in self._db.all(QUERIES.session_nets, most=LONGEST_STREAK, **where)]),
             closes=tuple([LastClose(*row) for row in self._db.all(QUERIES.session_closes, **where)]),
         )
-
-    def _refused_lately(self, deployment: str, seq: int, as_of: int) -> list[Row]:
-        """What was refused in the hour before a moment, each beginning with its own, and maybe more around it."""
-        kept = self._known_decisions(deployment, seq)
-        if kept is not None and kept.refused is not None and kept.refused_as_of <= as_of < kept.refused_as_of + DAY:
-            return kept.refused
-        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "hour": as_of - HOUR}
-        # A day ahead, for what a clock that was ahead has dated.
-        refused = self._db.all(QUERIES.session_refusals, unreadable=UNREADABLE_REPLY, as_of=as_of + DAY, **where)
-        if kept is not None:
-            kept.refused_as_of, kept.refused = as_of, refused
-        return refused
 
 
 def _removed_text(name: str, removed_at: int) -> str:

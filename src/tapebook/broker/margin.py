@@ -106,6 +106,12 @@ class MarginTiers:
         return worth * _SHARE_PARTS < sum(needed)
 
 
+def is_backed_by_half(backing_usd_e6: int, held: Position, price_e8: int) -> bool:
+    """Whether a position is backed by half its value or more: nobody must back more, for a leverage is one at least."""
+    value = held.size_e8 * price_e8
+    return 2 * ((backing_usd_e6 - held.cost_usd_e6) * _E16_PER_USD_E6 + value) >= abs(value)
+
+
 def _maintenance(tiers: Sequence[_MarginTier], worth_e16: int) -> int:
     """The least a position of this value must be backed by, in parts of USD e16."""
     needed, left = 0, worth_e16

@@ -37,10 +37,9 @@ from typing import Literal
 import msgspec
 
 from tapebook.broker.port import OrderBook, PaperTerms, Quotes
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6
 from tapebook.domain.order import Order
+from tapebook.domain.units import E6, MINUTE
 
 _PPM = 1_000_000
 # The distances at which a book is recorded: 0.1, 0.5 and 1 % of the mid.

@@ -18,7 +18,6 @@ from tapebook.context.situation import (
     MarketKey,
     PacketVersion,
     Situation,
-    version_of,
 )
 
 __all__ = [
@@ -40,5 +39,4 @@ __all__ = [
     "oversize_problems",
     "packet_of_facts",
     "preview_packet",
-    "version_of",
 ]

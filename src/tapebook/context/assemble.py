@@ -33,13 +33,13 @@ from tapebook.context.render import (
     symbol_text,
     whole_usd_text,
 )
-from tapebook.context.situation import CURRENT_RENDERER, Market, Situation, version_of
+from tapebook.context.situation import CURRENT_RENDERER, PACKET_VERSIONS, Market, Situation
 from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import Candle
-from tapebook.domain.money import decimal_text, divide_half_even
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Section, Segment
 from tapebook.domain.text import line_tokens, sanitise, sanitise_lines, text_tokens
+from tapebook.domain.units import decimal_text, divide_half_even
 
 # Tokens. Lessons, activity, trades and positions share `MEMORY_CAP` besides.
 LESSONS_CAP = 500
@@ -93,7 +93,7 @@ def system_segments(
 ) -> tuple[Segment, ...]:
     """The parts of the system message; one with nothing to say is absent. The footer has no symbol yet."""
     words, _, footer = _OLD_WRITERS.get(renderer, (plain_line, symbol_text, FOOTER))
-    profile = sanitised_profile(agent) if version_of(renderer).sanitised else agent
+    profile = sanitised_profile(agent) if PACKET_VERSIONS[renderer].sanitised else agent
     texts = {
         "header": HEADER.format(name=profile.name),
         "leash": leash_text(profile),
@@ -162,10 +162,10 @@ def _shown_lessons_heading(shown: int, total: int) -> str:
 MARKET_SECTIONS: tuple[SectionLayout[Market, Any], ...] = (market_sections.BARS_SECTION, market_sections.MARKET_SECTION)
 OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
     market_sections.PORTFOLIO_SECTION,
-    memory_sections.LAST_DECISION_SECTION,
+    market_sections.LAST_DECISION_SECTION,
     memory_sections.RECENT_ACTIVITY_SECTION,
     memory_sections.RECENT_TRADES_SECTION,
-    memory_sections.OPEN_POSITIONS_SECTION,
+    market_sections.OPEN_POSITIONS_SECTION,
     memory_sections.EXPERIENCE_SECTION,
     memory_sections.HORIZONS_SECTION,
     memory_sections.RULES_SECTION,
@@ -325,9 +325,14 @@ def _render_own_sections(
 def decision_facts(situation: Situation, account: PortfolioView, shared: MarketSections) -> DecisionFacts:
     """The figures of a situation that rules and the ensemble reckon with."""
     market, caps, trust, followed = situation.market, account.caps, situation.trust, situation.followed
+    bars, prices = shared.bar_prices
     # Bars are hundreds, and mostly those of the market before.
-    if shared.bar_prices[0] != market.bars:
-        shared.bar_prices = market.bars, bar_prices(market.bars)
+    if bars != market.bars:
+        prices = BarPrices()
+        if market.bars:
+            highs, lows, closes = zip(*map(attrgetter("high_e8", "low_e8", "close_e8"), market.bars), strict=True)
+            prices = BarPrices(highs, lows, closes, market.bars[-1].bucket_ts)
+        shared.bar_prices = market.bars, prices
     held = used = 0
     for position, _, value in account.held:
         used += abs(value)
@@ -346,7 +351,7 @@ def decision_facts(situation: Situation, account: PortfolioView, shared: MarketS
     return DecisionFacts(
         symbol=market.symbol,
         as_of=situation.as_of,
-        bars=shared.bar_prices[1],
+        bars=prices,
         price_e8=None if market.mid is None else market.mid.price_e8,
         regime=market.regime,
         # A book without two sides has no spread to speak of.
@@ -370,11 +375,3 @@ def decision_facts(situation: Situation, account: PortfolioView, shared: MarketS
         believed_e4=trust.believed_e4,
         analog=situation.analog,
     )
-
-
-def bar_prices(bars: tuple[Candle, ...]) -> BarPrices:
-    """Bars as columns of prices; none without a bar."""
-    if not bars:
-        return BarPrices()
-    highs, lows, closes = zip(*map(attrgetter("high_e8", "low_e8", "close_e8"), bars), strict=True)
-    return BarPrices(highs, lows, closes, bars[-1].bucket_ts)

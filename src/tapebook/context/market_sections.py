@@ -1,4 +1,4 @@
-"""The sections every packet has: time and bars, the market, and the portfolio with its risk caps.
+"""The sections of what is now: time and bars, the market, the portfolio with its risk caps, and what was done last.
 
 Bars: what the price did over the horizon. Market: the price now, the regime of the bars, the book, funding, open
 interest and features, each with its age. What is not known is left out, never carried on. A feature is one row of
@@ -7,7 +7,11 @@ Funding is always by the hour: where it is settled more seldom, a row says every
 
 Portfolio: what is held and under way, what it is worth, and how much more is allowed. Every cap the guard enforces
 is here with what is left of it, so that nothing has to be learned from a refusal. The day's and the hour's figures
-are absent when they could not be read.
+are absent when they could not be read. Open positions: how far each open trade has been in the money, for how long, and
+why it was opened; size and entry are those of the position as it is held now.
+
+Last decision: what was proposed at the tick before, what the guard said, and what became of the order; how far an
+order had come is as of the packet's watermark, so that a replay says the same.
 """
 
 from functools import lru_cache
@@ -23,28 +27,37 @@ from tapebook.context.render import (
     SectionLayout,
     SymbolFormatter,
     cached_usd_text,
+    extreme_usd_text,
     fact_text,
     plain_line,
+    price_text,
     statistic_text,
     symbol_text,
     three_digits_text,
     usd_text,
+    whole_usd_text,
 )
 from tapebook.context.situation import Feature, Market, Situation, agent_name
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.instants import DAY_MINUTES, MINUTE, TIMES_OF_DAY, floor_to_step, minute_text, time_of_day_text
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, SettledFunding
-from tapebook.domain.money import (
+from tapebook.domain.order import Order, OrderOutcome
+from tapebook.domain.position import Position, TradeState
+from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import (
+    DAY_MINUTES,
     E8,
     E12,
+    MINUTE,
+    TIMES_OF_DAY,
     average_price_e8,
     decimal_text,
     divide_half_even,
+    floor_to_step,
+    minute_text,
     notional_usd_e6,
     short_price,
+    time_of_day_text,
 )
-from tapebook.domain.order import Order
-from tapebook.domain.position import Position
 
 BAR_COLUMNS = ("time", "high", "low", "close", "volume")
 
@@ -331,4 +344,126 @@ PORTFOLIO_SECTION = SectionLayout(
     rows=portfolio_rows,
     text=fact_text,
     whole=agent_name,
+)
+
+
+OPEN_POSITION_COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
+# A position is shown in every packet for as long as it is held, so its reason is short.
+OPEN_REASON_CHARS = 120
+
+OpenPositionsView = tuple[tuple[TradeState, Position, int, int], ...]
+
+
+def look_at_open_positions(situation: Situation) -> OpenPositionsView:
+    """Each open trade with its position, mark and minutes: first the one in the packet's symbol, then by symbol."""
+    if not situation.open_trades:
+        return ()
+    now, marks, symbol = situation.as_of, situation.marks, situation.market.symbol
+    trades = list(situation.open_trades.values())
+    if len(trades) > 1:
+        # The position at hand first: should the section be cut, it stays.
+        trades.sort(key=lambda trade: (trade.symbol != symbol, trade.symbol))
+    seen = []
+    for trade in trades:
+        held = situation.portfolio.positions.get(trade.symbol)
+        if held is not None:
+            seen.append((trade, held, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE))
+    return tuple(seen)
+
+
+def open_position_rows(
+    seen: OpenPositionsView, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
+) -> Rows:
+    """One per open trade."""
+    rows = []
+    for trade, held, mark_e8, minutes in seen:
+        row = (
+            f"{name(trade.symbol)} {trade.side}",
+            whole_usd_text(abs(notional_usd_e6(held.size_e8, mark_e8))),
+            price_text(held.entry_price_e8),
+            price_text(mark_e8),
+            extreme_usd_text(trade.mfe_usd_e6),
+            extreme_usd_text(trade.mae_usd_e6),
+            f"{minutes}m",
+            words(trade.entry_reason, OPEN_REASON_CHARS),
+        )
+        rows.append(row)
+    return tuple(rows)
+
+
+def open_position_text(rows: Rows) -> str:
+    """A line per position."""
+    lines = [
+        f'- {what} {size} @ {entry} mark={mark} MFE={mfe} / MAE={mae} held {held} "{reason}"'
+        for what, size, entry, mark, mfe, mae, held, reason in rows
+    ]
+    return "\n".join(lines)
+
+
+OPEN_POSITIONS_SECTION = SectionLayout(
+    name="open_positions",
+    cap=200,
+    title="Open positions (memory view)",
+    columns=OPEN_POSITION_COLUMNS,
+    look=look_at_open_positions,
+    rows=open_position_rows,
+    text=open_position_text,
+    memory=True,
+    shares=True,
+)
+
+
+DECISION_REASON_CHARS, DECISION_DETAIL_CHARS = 80, 100
+
+LastDecisionView = tuple[DecisionRun | None, tuple[OrderOutcome, ...], tuple[str, ...]]
+"""The newest run on a symbol, its orders, and the symbols the agent was given."""
+
+
+def last_decision_rows(
+    seen: LastDecisionView, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
+) -> Rows:
+    """When it was, and one row per action."""
+    run, orders, watched = seen
+    if run is None:
+        return ()
+    rows: list[Row] = [("at", minute_text(run.as_of))]
+    outcomes = {order.symbol: order for order in orders} if orders else {}
+    for action, verdict in zip(run.actions, run.verdicts, strict=True):
+        # A model can name any symbol it likes; only those it was given are repeated outside quotes.
+        symbol = name(action.symbol) if action.symbol in watched else "another symbol"
+        what = f"{action.action} {symbol} {action.side}" if action.side else f"{action.action} {symbol}"
+        outcome = "allowed"
+        if not verdict.allowed:
+            outcome = f'refused by {verdict.rule}: "{words(verdict.detail, DECISION_DETAIL_CHARS)}"'
+        elif action.action != "hold" and action.symbol in outcomes:
+            outcome = _order_outcome_text(outcomes[action.symbol], words)
+        rows.append((what, f'{outcome}; reason: "{words(action.reason, DECISION_REASON_CHARS)}"'))
+    if run.error:
+        failed = "no answer" if run.status == "failed" else "refused, no readable reply"
+        rows.append((failed, f'"{words(run.error, DECISION_DETAIL_CHARS)}"'))
+    return tuple(rows)
+
+
+def _order_outcome_text(order: OrderOutcome, words: LineFormatter) -> str:
+    """What became of an allowed order; one that was refused later is not called allowed."""
+    if order.status == "rejected":
+        # The send gate writes its rule in front of the detail; a broker's refusal has none.
+        rule, at_send, detail = order.detail.partition(" at send: ")
+        if at_send:
+            return f'refused at send by {words(rule, 40)}: "{words(detail, DECISION_DETAIL_CHARS)}"'
+        return f'refused by the broker: "{words(order.detail, DECISION_DETAIL_CHARS)}"'
+    if order.status == "cancelled":
+        return f'allowed, then cancelled: "{words(order.detail, DECISION_DETAIL_CHARS)}"'
+    return "allowed, not sent: dry run" if order.status == "dry" else f"allowed, {order.status}"
+
+
+LAST_DECISION_SECTION: SectionLayout[Situation, LastDecisionView] = SectionLayout(
+    name="last_decision",
+    cap=100,
+    title="Last decision",
+    columns=FACT_COLUMNS,
+    look=attrgetter("last_run", "last_orders", "deployment.agent.watchlist"),
+    rows=last_decision_rows,
+    text=fact_text,
+    memory=True,
 )

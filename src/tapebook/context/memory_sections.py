@@ -1,7 +1,5 @@
-"""The sections of an agent's memory and its manual.
+"""The sections of what an agent remembers, and its manual; its open positions and last decision stand with the market.
 
-last decision     what was proposed at the tick before, what the guard said, and what became of the order; how far
-                  an order had come is as of the packet's watermark, so that a replay says the same
 recent activity   what was refused lately, by whomever, and what the day has come to. Lines about nothing are left
                   out. When the last three refusals have the same code it says so, for a model that sees only its
                   last one tends to propose the same again; what grows without bound is shortened until the section
@@ -9,8 +7,6 @@ recent activity   what was refused lately, by whomever, and what the day has com
 recent trades     the newest round trips, latest entry first, net of fees and funding, with the notional at entry;
                   an exit without a decision of ours is a label. When the newest ten do not fit, the reasons get
                   shorter and the year is left out; what still does not fit goes, the oldest first
-open positions    how far each open trade has been in the money, for how long, and why it was opened; size and entry
-                  are those of the position as it is held now
 experience        the weights of providers, their record by regime, and how situations like this one ended; an
                   ensemble reads a member's weight off ("provider", NAME, "1.20")
 horizons          what the day, the week, the month, the year and all time look like, nearest first
@@ -42,69 +38,11 @@ from tapebook.context.render import (
 )
 from tapebook.context.situation import Situation, agent_name
 from tapebook.domain.agent import ExperienceRow, LayerRow
-from tapebook.domain.instants import MINUTE, minute_text, time_of_day_text
-from tapebook.domain.money import decimal_text, notional_usd_e6
-from tapebook.domain.order import OrderOutcome
 from tapebook.domain.packet import Citation
-from tapebook.domain.position import ClosedTrade, Position, TradeState
-from tapebook.domain.run import LONGEST_STREAK, Activity, DecisionRun
+from tapebook.domain.position import ClosedTrade
+from tapebook.domain.run import LONGEST_STREAK, Activity
 from tapebook.domain.text import sanitise_lines, text_tokens
-
-DECISION_REASON_CHARS, DECISION_DETAIL_CHARS = 80, 100
-
-LastDecisionView = tuple[DecisionRun | None, tuple[OrderOutcome, ...], tuple[str, ...]]
-"""The newest run on a symbol, its orders, and the symbols the agent was given."""
-
-
-def last_decision_rows(
-    seen: LastDecisionView, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
-) -> Rows:
-    """When it was, and one row per action."""
-    run, orders, watched = seen
-    if run is None:
-        return ()
-    rows: list[Row] = [("at", minute_text(run.as_of))]
-    outcomes = {order.symbol: order for order in orders} if orders else {}
-    for action, verdict in zip(run.actions, run.verdicts, strict=True):
-        # A model can name any symbol it likes; only those it was given are repeated outside quotes.
-        symbol = name(action.symbol) if action.symbol in watched else "another symbol"
-        what = f"{action.action} {symbol} {action.side}" if action.side else f"{action.action} {symbol}"
-        outcome = "allowed"
-        if not verdict.allowed:
-            outcome = f'refused by {verdict.rule}: "{words(verdict.detail, DECISION_DETAIL_CHARS)}"'
-        elif action.action != "hold" and action.symbol in outcomes:
-            outcome = _order_outcome_text(outcomes[action.symbol], words)
-        rows.append((what, f'{outcome}; reason: "{words(action.reason, DECISION_REASON_CHARS)}"'))
-    if run.error:
-        failed = "no answer" if run.status == "failed" else "refused, no readable reply"
-        rows.append((failed, f'"{words(run.error, DECISION_DETAIL_CHARS)}"'))
-    return tuple(rows)
-
-
-def _order_outcome_text(order: OrderOutcome, words: LineFormatter) -> str:
-    """What became of an allowed order; one that was refused later is not called allowed."""
-    if order.status == "rejected":
-        # The send gate writes its rule in front of the detail; a broker's refusal has none.
-        rule, at_send, detail = order.detail.partition(" at send: ")
-        if at_send:
-            return f'refused at send by {words(rule, 40)}: "{words(detail, DECISION_DETAIL_CHARS)}"'
-        return f'refused by the broker: "{words(order.detail, DECISION_DETAIL_CHARS)}"'
-    if order.status == "cancelled":
-        return f'allowed, then cancelled: "{words(order.detail, DECISION_DETAIL_CHARS)}"'
-    return "allowed, not sent: dry run" if order.status == "dry" else f"allowed, {order.status}"
-
-
-LAST_DECISION_SECTION: SectionLayout[Situation, LastDecisionView] = SectionLayout(
-    name="last_decision",
-    cap=100,
-    title="Last decision",
-    columns=FACT_COLUMNS,
-    look=attrgetter("last_run", "last_orders", "deployment.agent.watchlist"),
-    rows=last_decision_rows,
-    text=fact_text,
-    memory=True,
-)
-
+from tapebook.domain.units import MINUTE, decimal_text, minute_text, time_of_day_text
 
 # Tokens, with the nudges in it.
 ACTIVITY_CAP = 130
@@ -259,72 +197,6 @@ RECENT_TRADES_SECTION: SectionLayout[Situation, tuple[ClosedTrade, ...]] = Secti
     shapes=len(TRADE_SHAPES),
     wanted=TRADES_WANTED,
     shorten=shorten_trade_row,
-)
-
-
-OPEN_POSITION_COLUMNS = ("what", "size", "entry", "mark", "mfe", "mae", "held", "reason")
-# A position is shown in every packet for as long as it is held, so its reason is short.
-OPEN_REASON_CHARS = 120
-
-OpenPositionsView = tuple[tuple[TradeState, Position, int, int], ...]
-
-
-def look_at_open_positions(situation: Situation) -> OpenPositionsView:
-    """Each open trade with its position, mark and minutes: first the one in the packet's symbol, then by symbol."""
-    if not situation.open_trades:
-        return ()
-    now, marks, symbol = situation.as_of, situation.marks, situation.market.symbol
-    trades = list(situation.open_trades.values())
-    if len(trades) > 1:
-        # The position at hand first: should the section be cut, it stays.
-        trades.sort(key=lambda trade: (trade.symbol != symbol, trade.symbol))
-    seen = []
-    for trade in trades:
-        held = situation.portfolio.positions.get(trade.symbol)
-        if held is not None:
-            seen.append((trade, held, marks[trade.symbol], (now - trade.entry_tick_at) // MINUTE))
-    return tuple(seen)
-
-
-def open_position_rows(
-    seen: OpenPositionsView, words: LineFormatter = plain_line, name: SymbolFormatter = symbol_text
-) -> Rows:
-    """One per open trade."""
-    rows = []
-    for trade, held, mark_e8, minutes in seen:
-        row = (
-            f"{name(trade.symbol)} {trade.side}",
-            whole_usd_text(abs(notional_usd_e6(held.size_e8, mark_e8))),
-            price_text(held.entry_price_e8),
-            price_text(mark_e8),
-            extreme_usd_text(trade.mfe_usd_e6),
-            extreme_usd_text(trade.mae_usd_e6),
-            f"{minutes}m",
-            words(trade.entry_reason, OPEN_REASON_CHARS),
-        )
-        rows.append(row)
-    return tuple(rows)
-
-
-def open_position_text(rows: Rows) -> str:
-    """A line per position."""
-    lines = [
-        f'- {what} {size} @ {entry} mark={mark} MFE={mfe} / MAE={mae} held {held} "{reason}"'
-        for what, size, entry, mark, mfe, mae, held, reason in rows
-    ]
-    return "\n".join(lines)
-
-
-OPEN_POSITIONS_SECTION = SectionLayout(
-    name="open_positions",
-    cap=200,
-    title="Open positions (memory view)",
-    columns=OPEN_POSITION_COLUMNS,
-    look=look_at_open_positions,
-    rows=open_position_rows,
-    text=open_position_text,
-    memory=True,
-    shares=True,
 )
 
 

@@ -24,9 +24,9 @@ import msgspec
 from msgspec.structs import astuple
 
 from tapebook.domain.cache import SlidingMap
-from tapebook.domain.money import E6, decimal_text, divide_half_even, short_price
 from tapebook.domain.packet import Section
 from tapebook.domain.text import PIECE, QUOTES, sanitise, truncate, truncate_to_tokens
+from tapebook.domain.units import E6, decimal_text, divide_half_even, short_price
 from tapebook.errors import BadInput
 
 MEMORY_CAP = 1_100
@@ -148,7 +148,7 @@ def price_text(price_e8: int) -> str:
 
 def usd_text(amount_e6: int) -> str:
     """An amount to the cent, as a number: `1020.00`; not cached, for what is worth money moves with every mark."""
-    # What `divide` does, written out.
+    # What `divide_half_even` does, written out.
     cents, rest = divmod(amount_e6, _CENT)
     if rest > _HALF_CENT or (rest == _HALF_CENT and cents % 2):
         cents += 1

@@ -33,12 +33,11 @@ from tapebook.context.renderer_3 import (
 )
 from tapebook.context.situation import Market, Situation
 from tapebook.domain.agent import ExperienceRow, LayerRow
-from tapebook.domain.instants import MINUTE, minute_text, time_of_day_text
-from tapebook.domain.money import E12, decimal_text, short_price
 from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Verdict
 from tapebook.domain.text import text_tokens, truncate_to_tokens
+from tapebook.domain.units import E12, MINUTE, decimal_text, minute_text, short_price, time_of_day_text
 
 FOOTER = """Answer with this JSON object and nothing else:
 {"actions":[{"action":"open|adjust|close|hold","symbol":"BTC","side":"long|short|null",

@@ -75,8 +75,8 @@ MARKET_SECTIONS: tuple[SectionLayout[Market, Any], ...] = (
 OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
     PORTFOLIO_SECTION,
     _replace(
-        memory_sections.LAST_DECISION_SECTION,
-        rows=partial(memory_sections.last_decision_rows, words=plain_line, name=_same_symbol),
+        market_sections.LAST_DECISION_SECTION,
+        rows=partial(market_sections.last_decision_rows, words=plain_line, name=_same_symbol),
     ),
     memory_sections.RECENT_ACTIVITY_SECTION,
     _replace(
@@ -85,8 +85,8 @@ OWN_SECTIONS: tuple[SectionLayout[Situation, Any], ...] = (
         shorten=partial(memory_sections.shorten_trade_row, words=plain_line),
     ),
     _replace(
-        memory_sections.OPEN_POSITIONS_SECTION,
-        rows=partial(memory_sections.open_position_rows, words=plain_line, name=symbol_text),
+        market_sections.OPEN_POSITIONS_SECTION,
+        rows=partial(market_sections.open_position_rows, words=plain_line, name=symbol_text),
     ),
     _replace(
         memory_sections.EXPERIENCE_SECTION,

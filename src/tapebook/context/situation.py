@@ -26,7 +26,6 @@ from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, TradeState
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
-from tapebook.errors import Damaged
 
 
 class PacketVersion(msgspec.Struct, frozen=True):
@@ -68,13 +67,6 @@ CURRENT_RENDERER = max(PACKET_VERSIONS)
 """The renderer of new packets."""
 
 CURRENT_VERSION = PACKET_VERSIONS[CURRENT_RENDERER]
-
-
-def version_of(renderer: int) -> PacketVersion:
-    """The rules of a stored run."""
-    if renderer not in PACKET_VERSIONS:
-        raise Damaged(f"rendered by version {renderer}, which this tapebook does not have: replay it with a newer one")
-    return PACKET_VERSIONS[renderer]
 
 
 class Feature(msgspec.Struct, frozen=True):

@@ -42,11 +42,11 @@ from functools import lru_cache
 import msgspec
 
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.money import E6, E8, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
 from tapebook.domain.position import Portfolio, Position, only_reduces, signed_size_e8
 from tapebook.domain.run import Action, ActionKind, Activity, Verdict
+from tapebook.domain.units import E6, E8, decimal_text, notional_usd_e6, short_price
 
 
 class Move(msgspec.Struct, frozen=True):

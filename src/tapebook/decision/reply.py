@@ -16,10 +16,10 @@ import msgspec
 
 from tapebook.decision.port import EngineAnswer
 from tapebook.domain.canonical import canonical_json, sha256_hex
-from tapebook.domain.money import E6, E8, to_units
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
 from tapebook.domain.text import short_line
+from tapebook.domain.units import E6, E8, to_units
 
 # A reply of eight actions with full reasons has a fifth of it.
 MAX_REPLY_CHARS = 20_000

@@ -20,10 +20,10 @@ from msgspec import Meta
 
 from tapebook.decision.port import EngineAnswer
 from tapebook.decision.reply import make_answer_of
-from tapebook.domain.money import E6
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, PositionSide
 from tapebook.domain.run import Action, ActionKind
 from tapebook.domain.targets import FULL_E4
+from tapebook.domain.units import E6
 
 WholeBars = Annotated[int, Meta(ge=1, le=500, description="a whole number of bars from 1 to 500")]
 SettingUsd = Annotated[float, Meta(gt=0, le=1_000_000_000, description="a number of USD above 0, up to 1000000000")]

@@ -18,16 +18,15 @@ from tapebook.broker.port import trades_elsewhere
 from tapebook.context import oversize_problems
 from tapebook.decision import has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
-from tapebook.domain.instants import iso_text
 from tapebook.domain.market import TRADED_KINDS
-from tapebook.domain.money import E6, decimal_text, notional_usd_e6
 from tapebook.domain.text import plural, sanitise_lines
+from tapebook.domain.units import E6, decimal_text, iso_text, notional_usd_e6
 from tapebook.errors import BadInput
 from tapebook.library.entries import ManualFiles, write_manual_file
 from tapebook.settings.profiles import apply_settings, differences, require_name
 from tapebook.tape.registry import ListedAsset
 from tapebook.tape.view import View
-from tapebook.tick.quotes import TapeQuotes, position_marks
+from tapebook.tick.quotes import position_marks
 from tapebook.wiring import Rooms
 
 
@@ -306,7 +305,7 @@ def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile
     placed = [order.symbol for order, sent in rooms.book.working_orders(deployment) if sent and order.run_id]
     alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
     when = "while it is disabled" if stopped and not moved else "any more"
-    marks = position_marks(TapeQuotes(rooms.tape, View(rooms.clock.now())), held.values(), at=rooms.clock.now())
+    marks = position_marks(rooms.tape, held.values(), view=View(rooms.clock.now()))
     warnings = []
     for symbol in sorted(alone):
         command = f"`tapebook flatten {after.name} --symbol {symbol}`"

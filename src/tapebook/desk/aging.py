@@ -22,7 +22,7 @@ from tapebook.clock import VirtualClock
 from tapebook.context import MarketCache
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock, write_once
 from tapebook.ingest.world_past import write_past

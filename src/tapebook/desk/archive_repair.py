@@ -17,6 +17,7 @@ import msgspec
 
 from tapebook.archive import Archive, ArchiveReference, SpooledArchive, open_archive
 from tapebook.archive.port import digest_of_key, is_content_key, matches_key
+from tapebook.clock import SystemClock
 from tapebook.db import connect
 from tapebook.decision import EngineAnswer
 from tapebook.desk.verify import archive_references, book_references
@@ -110,7 +111,7 @@ class _CopyOfArchive:
         if place and place != rooms.config.archive.place:
             self._archive = open_archive(place, home=rooms.home, durable=False)
             # A spool of its own, for the index of its packs.
-            self._packed = SpooledArchive(self._archive, self._index, durable=False)
+            self._packed = SpooledArchive(self._archive, self._index, now=SystemClock().now, durable=False)
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes, if the copy has them whole; the reason why not is the copy's own affair."""

@@ -22,13 +22,14 @@ import msgspec
 from tapebook.anchors import note_restore
 from tapebook.archive import Archive, open_archive
 from tapebook.archive.backups import BackedUpFile, BackupStore, Manifest, backup_id, mirror_archive
+from tapebook.archive.spool import segment_files
 from tapebook.clock import Clock, SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect
 from tapebook.db.copies import copy_to_file, load_file
 from tapebook.desk.verify import verify_home
 from tapebook.domain import files
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.text import plural, redact_passwords
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Damaged, DatabaseAway, HomeError, StoreFailed, TapebookError
 from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home
 from tapebook.log import Log, Stream
@@ -40,7 +41,7 @@ BackupProgress = Callable[[str], None]
 ReplayPackets = Callable[[Rooms, Sequence[str]], Sequence[str]]
 """Makes the packets of runs again, and says which differ and how."""
 
-_STAGING = ".backup"
+_STAGING, _SPOOL = ".backup", "spool"
 _BOOK, _TAPE, _ANSWERS = "book.db", "tape.db", "backtests/answers.db"
 # Decisions whose packets a restored home makes again before it is believed.
 _REPLAYED = 50
@@ -106,8 +107,8 @@ def backup_home(rooms: Rooms, place: str, *, progress: BackupProgress) -> Backup
         made_at = SystemClock().now()
         manifest = _manifest_of(rooms, staging, made_at)
         _require_same_home(store, manifest, place)
-        # What is left of the spool then is still written to, or cannot go to the archive just now.
-        rooms.archive.drain()
+        # What no pack is due for goes with the backup: a pack for every backup would be many small ones.
+        rooms.archive.drain(when_due=True)
         _copy_segments(rooms, staging)
         is_archive = _same_place(rooms.home, place, rooms.config.archive.place)
         copied = 0 if is_archive else _mirror(rooms.archive.behind, target, progress)
@@ -155,10 +156,13 @@ def _copy_small_files(rooms: Rooms, staging: Path) -> None:
 
 
 def _copy_segments(rooms: Rooms, staging: Path) -> None:
-    for path in sorted((rooms.home / rooms.config.archive.spool).glob("*.seg")):
+    spool = Path(rooms.config.archive.spool)
+    # Where the restored home looks for them: its settings name a spool elsewhere no longer.
+    target = staging / (_SPOOL if spool.is_absolute() else spool)
+    for path in segment_files(rooms.home / spool):
         # One that is gone was packed meanwhile, and its pack is in the archive.
         with suppress(FileNotFoundError):
-            _copy_file(path, staging / "spool" / path.name)
+            _copy_file(path, target / path.name)
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -347,7 +351,7 @@ def _settle_places(home: Path, terms: RestoreTerms) -> None:
     files.write_private(home / FILE, text.encode(), durable=False)
     spool = load_config(home).archive.spool
     if Path(spool).is_absolute():
-        files.write_private(home / FILE, with_setting(text, ("archive", "spool"), "spool").encode(), durable=False)
+        files.write_private(home / FILE, with_setting(text, ("archive", "spool"), _SPOOL).encode(), durable=False)
 
 
 def _fill_archive(source: Archive, home: Path, progress: BackupProgress) -> int:

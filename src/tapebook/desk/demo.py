@@ -31,9 +31,8 @@ from tapebook.domain.agent import (
     RiskCaps,
     parse_memory,
 )
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Observation
-from tapebook.domain.money import E6
+from tapebook.domain.units import DAY, E6, HOUR, MINUTE, floor_to_step
 from tapebook.errors import HomeError
 from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home, is_home, make_home, write_once
 from tapebook.ingest.stepwise import STEP_MS, SteppedFeed

@@ -27,6 +27,7 @@ from tapebook.search.documents import (
     ProposalDecided,
     draft_document_event,
 )
+from tapebook.uploads import send_documents
 from tapebook.wiring import Rooms
 
 
@@ -67,6 +68,7 @@ def append_entry(
         if rooms.documents.entry(name) is None:
             new = EntryWriter(rooms).draft_entry(agent, kind, words, by=by, run_id=run_id, at=at, entry_id=name)
             rooms.documents.append([new])
+    send_documents(rooms)
     # Whoever is at work on the documents finds the entry in the log, now or at the next sync.
     with suppress(Busy):
         sync_documents(rooms)
@@ -121,6 +123,7 @@ def propose_manual(
     with rooms.leases.holding(rooms.documents.stream):
         if not rooms.documents.has_proposal(name):
             rooms.documents.append([draft_document_event(at, ManualProposed(name, agent, base, digest, by, run_id))])
+    send_documents(rooms)
     return proposal_with_diff(rooms, name)
 
 

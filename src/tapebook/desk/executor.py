@@ -7,8 +7,8 @@ worker holds it, the worker does the same.
 
 from tapebook.desk.agents import DeploymentDirectory
 from tapebook.desk.worker import WorkerError, execute_and_reconcile, result_or_error
-from tapebook.domain.instants import MINUTE, floor_to_step
 from tapebook.domain.text import plural
+from tapebook.domain.units import MINUTE, floor_to_step
 from tapebook.errors import StaleWriter
 from tapebook.wiring import Rooms
 

@@ -6,14 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
+from tapebook.archive.spool import longest_wait_ms
 from tapebook.clock import SystemClock, VirtualClock
 from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
 from tapebook.desk.archive_repair import compare_archive
 from tapebook.desk.backup import backup_store
 from tapebook.domain.agent import is_dry_run
-from tapebook.domain.instants import DAY, MINUTE, SECOND, iso_text
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
 from tapebook.home import lock_holders, places_open_to_others
 from tapebook.log.store import is_clock_set_back
@@ -307,8 +308,8 @@ def _degraded_runs(rooms: Rooms) -> Check:
 
 # Missing objects that are named.
 _SHOWN_OBJECTS = 5
-# The librarian packs what has waited for an hour, and comes by every few minutes.
-_USUAL_SPOOL_MINUTES = 90
+# The librarian comes by every few minutes, packs what is due, and is busy with other things too.
+_LATE_MINUTES, _LATE_BACKUP_MINUTES = 30, 90
 
 
 def _spool(rooms: Rooms) -> Check:
@@ -316,12 +317,13 @@ def _spool(rooms: Rooms) -> Check:
     waits, broken = rooms.archive.spool_state(), rooms.archive.write_problem()
     if waits.oldest_ms is None:
         return Check("spool", broken is None, broken or "nothing waits for the archive")
-    # Files know the machine's time, whatever the clock of the home is.
+    # Segments know the machine's time, whatever the clock of the home is.
     minutes = max(0, SystemClock().now() - waits.oldest_ms) // MINUTE
+    is_late = minutes >= max(HOUR, longest_wait_ms(waits.objects)) // MINUTE + _LATE_MINUTES
     size = f"{waits.bytes / 1_000:,.1f} kB"
     detail = f"waiting for the archive: {plural(waits.objects, 'object')} ({size}), the oldest for {minutes} min"
     # Here they are as safe as in a folder beside them; an archive elsewhere is there for when this machine is not.
-    if broken is None and (rooms.archive.is_local or minutes < _USUAL_SPOOL_MINUTES):
+    if broken is None and (rooms.archive.is_local or not is_late):
         return Check("spool", True, f"{detail}; the librarian packs them")
     why = f" ({broken})" if broken else ""
     return Check("spool", False, f"{detail}{why}: see that it can be written, then `tapebook doctor --fix` moves them")
@@ -354,7 +356,7 @@ def _backups(rooms: Rooms) -> list[Check]:
     if newest is None:
         return [Check("backups", False, f"none in {settings.place} yet: run `tapebook up`, or `tapebook backup`")]
     minutes = max(0, SystemClock().now() - newest) // MINUTE
-    late = minutes > settings.every_minutes + _USUAL_SPOOL_MINUTES
+    late = minutes > settings.every_minutes + _LATE_BACKUP_MINUTES
     advice = ": see that `tapebook up` runs and can write there" if late else ""
     return [Check("backups", not late, f"the newest in {settings.place} is {minutes} min old{advice}")]
 

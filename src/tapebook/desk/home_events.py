@@ -24,11 +24,10 @@ import msgspec
 from tapebook.book import events as ev
 from tapebook.clock import Clock
 from tapebook.domain.agent import Note, agent_name_of
-from tapebook.domain.instants import DAY, MINUTE, SECOND, iso_text
-from tapebook.domain.money import E6, E8, decimal_text, notional_usd_e6, short_price
 from tapebook.domain.order import Order
 from tapebook.domain.run import Action, DecisionRun, Usage
 from tapebook.domain.text import plural, short_line
+from tapebook.domain.units import DAY, E6, E8, MINUTE, SECOND, decimal_text, iso_text, notional_usd_e6, short_price
 from tapebook.errors import Retry, TapebookError
 from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, NoteRefused, NoteWritten
 from tapebook.log import Event

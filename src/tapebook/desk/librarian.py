@@ -17,8 +17,8 @@ from tapebook.archive import put_cold
 from tapebook.book.events import may_be_archived
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.desk.document_writes import adopt_manual_files
-from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, HOUR, iso_text
 from tapebook.errors import DatabaseAway, Fix, Retry, Stop
 from tapebook.home import shared_lock
 from tapebook.horizons.layers import period_of
@@ -85,8 +85,6 @@ def roll_up_all_agents(rooms: Rooms) -> int:
 
 
 _LEFTOVER_MIN_AGE_MS = HOUR
-PACKED_AFTER_MS = HOUR
-"""How long content waits in the spool, unless there is much of it: a pack is one request to an archive elsewhere."""
 
 
 def clean_archive(rooms: Rooms, *, everywhere: bool = False) -> int:
@@ -115,8 +113,7 @@ class Librarian:
             return self._move()
         self._due, self._moves = elapsed_seconds() + self._every, True
         try:
-            # Files know the machine's time, whatever the clock of the home is.
-            waiting = self._rooms.archive.drain(since_ms=SystemClock().now() - PACKED_AFTER_MS)
+            waiting = self._rooms.archive.drain(when_due=True)
             clean_archive(self._rooms)
             if self._rolled_up_on != (today := self._rooms.clock.now() // DAY):
                 roll_up_all_agents(self._rooms)

@@ -3,34 +3,29 @@
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from tapebook.anchors import AnchorTimer
-from tapebook.archive import DrainResult, SpooledArchive
-from tapebook.background import BackgroundCall
-from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.clock import elapsed_seconds
 from tapebook.database_wait import DatabaseWait
 from tapebook.desk.backup import Backups
 from tapebook.desk.executor import Executor
-from tapebook.desk.librarian import PACKED_AFTER_MS, Librarian
+from tapebook.desk.librarian import Librarian
 from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
-from tapebook.domain.instants import iso_text
-from tapebook.domain.text import plural
+from tapebook.domain.units import iso_text
 from tapebook.errors import DatabaseAway, Retry
 from tapebook.log.store import is_clock_set_back
+from tapebook.uploads import SpoolUploads
 from tapebook.wiring import Rooms
 
 RoleName = Literal["scheduler", "worker", "executor", "librarian", "backup"]
 ROLES: tuple[RoleName, ...] = ("scheduler", "worker", "executor", "librarian")
 """The roles of every desk; one whose settings name a place for backups has that role too."""
-
-UPLOAD_SECONDS = 300.0
-"""How often a worker looks whether its spool is to be packed."""
 
 # How long a role with nothing to do waits before it looks again.
 _PAUSE_SECONDS = 0.1
@@ -95,14 +90,16 @@ def run_role(
     A database that is away is waited for; DatabaseAway when it still is at the end of the time.
     """
     end = None if seconds is None else elapsed_seconds() + seconds
-    wait, away, anchors, uploads = DatabaseWait(), None, AnchorTimer(rooms), _SpoolUploads(rooms, name)
+    wait, away, anchors, uploads = DatabaseWait(), None, AnchorTimer(rooms), SpoolUploads(rooms)
     role, words, unanchored, clock = None, "nothing was done", None, _ClockWatch(rooms)
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
             try:
                 role = _current_role(role, rooms, name, clock=clock, report=report)
                 more = _take_turn(role, rooms, recover=wait.is_away)
-                unanchored, waiting = anchors.anchor_if_due(), uploads.upload_if_due()
+                # The other roles have nothing to send, and a librarian packs by itself.
+                waiting = uploads.upload_if_due() if name == "worker" else None
+                unanchored = anchors.anchor_if_due()
                 role.problem = role.problem or unanchored or waiting
                 words = role.progress_line()
             except DatabaseAway as error:
@@ -135,35 +132,6 @@ def _wait_for_work(rooms: Rooms, name: RoleName, *, seconds: float) -> None:
     with suppress(DatabaseAway):
         # The next turn says that it is away.
         rooms.work.wait_for_more(seconds=max(0.0, min(seconds, _LONGEST_WAIT_SECONDS)))
-
-
-class _SpoolUploads:
-    """Moves what waits in the spool of a worker to an archive elsewhere, in a thread.
-
-    A machine that runs workers alone has a spool of its own and no librarian who would pack it.
-    """
-
-    def __init__(self, rooms: Rooms, name: RoleName) -> None:
-        self._archive, self._spool = rooms.archive.behind, rooms.home / rooms.config.archive.spool
-        self._is_needed = name == "worker" and not self._archive.is_local
-        self._call = BackgroundCall[DrainResult]("spool")
-        self._due = elapsed_seconds() + UPLOAD_SECONDS
-        self._problem: str | None = None
-
-    def upload_if_due(self) -> str | None:
-        """Begins when it is time to; returns why the archive did not take everything, until it does."""
-        if self._call.has_ended:
-            result = self._call.take_result()
-            waits = f"{plural(result.left, 'object')} not in the archive yet: {result.problem}"
-            self._problem = waits if result.problem else None
-        if self._is_needed and not self._call.is_pending and elapsed_seconds() >= self._due:
-            self._due = elapsed_seconds() + UPLOAD_SECONDS
-            self._call.start(self._drain)
-        return self._problem
-
-    def _drain(self) -> DrainResult:
-        with closing(SpooledArchive(self._archive, self._spool)) as spooled:
-            return spooled.drain(since_ms=SystemClock().now() - PACKED_AFTER_MS)
 
 
 class _ClockWatch:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from tapebook.book.decision_queue import QueuedDecision
 from tapebook.desk.agents import DeploymentDirectory
 from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import SECOND, floor_to_step
 from tapebook.domain.text import plural
+from tapebook.domain.units import SECOND, floor_to_step
 from tapebook.settings.config import Config
 from tapebook.tape.bars import is_settled
 from tapebook.tape.store import Tape

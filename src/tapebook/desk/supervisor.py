@@ -316,13 +316,14 @@ def run_desk(
     only: Sequence[RoleName] | None = None,
     with_ingest: bool,
     api_port: int | None = None,
+    web_port: int | None = None,
     url: str | None,
     seconds: float | None,
     print_line: PrintLine,
     report: Callable[[SupervisorProgress], None],
     lookout: HomeObserver | None = None,
 ) -> None:
-    """Runs every role, or some, and the HTTP API if it has a port, as processes until told to stop or time is over."""
+    """Runs every role, or some, as processes until told to stop or time is over; API and page if they have a port."""
     _require_real_time(home)
     config = load_config(home)
     clock = asyncio.run(clock_of_source(clock_address(config, url)))
@@ -337,10 +338,11 @@ def run_desk(
     }
     if with_ingest:
         commands["ingest"] = _tapebook_command("ingest", *shared)
-    if api_port is not None:
-        # It has nothing to say while it serves, so no broken pipe tells it that a desk was killed: it looks.
-        ends = ["--parent", str(os.getpid())]
-        commands["api"] = _tapebook_command("api", "--home", str(home), "--port", str(api_port), *ends)
+    for server, port in (("api", api_port), ("web", web_port)):
+        if port is not None:
+            # It has nothing to say while it serves, so no broken pipe tells it that a desk was killed: it looks.
+            ends = ["--parent", str(os.getpid())]
+            commands[server] = _tapebook_command(server, "--home", str(home), "--port", str(port), *ends)
     # Several may run a part each: the roles themselves see to it that no two are the same.
     whole = nullcontext() if only else role_lock(home, "desk")
     with whole, StopSignal() as stop:

@@ -28,15 +28,22 @@ from tapebook.book.decision_queue import KnownAsOf, QueuedDecision
 from tapebook.context import MarketCache
 from tapebook.decision import Engine, EngineAnswer
 from tapebook.domain.agent import Deployment, agent_name_of, deployment_id
-from tapebook.domain.instants import floor_to_step
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural
+from tapebook.domain.units import floor_to_step
 from tapebook.errors import BrokerAway, DatabaseAway, Retry, Stop, UnknownName
 from tapebook.log import Lease, Stream
 from tapebook.log.store import is_clock_set_back
-from tapebook.tick.decide import MarketCut, PreparedDecision, Slot, store_answer, stored_answer
+from tapebook.tick.decide import (
+    MarketCut,
+    PreparedDecision,
+    Slot,
+    archived_texts,
+    record_unmade_runs,
+    store_answer,
+    stored_answer,
+)
 from tapebook.tick.execute import execute_orders, reconcile_account
-from tapebook.tick.record import archived_texts, record_unmade_runs
 from tapebook.tick.story import (
     conclude_decision,
     conclude_shadow,
@@ -408,7 +415,7 @@ class Worker:
     def _answer(self, engine: Engine, flight: PendingAnswer) -> None:
         """Asks in a thread of the pool; what an engine does not answer for itself becomes a problem of its answer."""
         try:
-            answer = engine.decide(flight.opened.packet)
+            answer = engine.decide(flight.opened.packet())
         except Exception as error:
             answer = EngineAnswer("", problem=f"the engine broke: {type(error).__name__}: {error}")
         self._answers.put((flight, answer))
@@ -447,7 +454,7 @@ class Worker:
         """Stores all texts at once, and before a transaction is open: others write to the book while the disk works."""
         # What does not work here is said when each decision is recorded.
         if self._rooms.config.archive.packets:
-            spoken = [(flight.opened.packet, answer.reply, answer.reasoning) for flight, answer in ours]
+            spoken = [(flight.opened.packet(), answer.reply, answer.reasoning) for flight, answer in ours]
             self._rooms.archive.store_contents(text for each in spoken for text in archived_texts(*each))
 
     def _new_answers(self, wait_seconds: float) -> "list[tuple[PendingAnswer, EngineAnswer]]":

@@ -8,9 +8,8 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6
 from tapebook.domain.run import Usage
+from tapebook.domain.units import E6, MINUTE
 
 
 class Lessons(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ Equal arguments must give equal results: a function that tells 1 from True or 1.
 may share a cache, since argument and result are one tuple that is read and replaced at once.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -29,6 +29,22 @@ class LastCall(Generic[Argument, Result]):
         if kept is None or not (kept[0] is given or kept[0] == given):
             kept = self._kept = (given, self._make(given))
         return kept[1]
+
+
+class LastCalls:
+    """The last calls of many pure functions: of each that a maker gives, one for each key."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: dict[Hashable, LastCall[Any, Any]] = {}
+
+    def __call__(self, make: Callable[[], Callable[[Argument], Result]], *key: Hashable) -> LastCall[Argument, Result]:
+        """The cache of the function that `make` gives for a key: a symbol, say, and a kind of window."""
+        found = self._calls.get((make, *key))
+        if found is None:
+            found = self._calls[make, *key] = LastCall(make())
+        return found
 
 
 class SlidingMap(Generic[Argument, Result]):

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 
 Side = Literal["buy", "sell"]
 OrderType = Literal["market", "limit"]

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from tapebook.domain.money import average_price_e8, divide_half_even, notional_usd_e6, size_e8_for
 from tapebook.domain.order import Fill
 from tapebook.domain.run import Action
+from tapebook.domain.units import average_price_e8, divide_half_even, notional_usd_e6, size_e8_for
 
 
 class Position(msgspec.Struct, frozen=True):

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, TypeVar,
 import msgspec
 
 from tapebook.domain.agent import StoredNote, is_dry_run
-from tapebook.domain.instants import MINUTE, iso_text
-from tapebook.domain.money import E6, E8, notional_usd_e6
 from tapebook.domain.order import Fill, Order
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import Action, ActionKind, DecisionRun, RunStatus, Trigger, Usage, Verdict, Vote
+from tapebook.domain.units import E6, E8, MINUTE, iso_text, notional_usd_e6
 
 if TYPE_CHECKING:
     import pyarrow as pa

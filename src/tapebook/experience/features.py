@@ -20,6 +20,7 @@ fact, read as of a sequence number and never fitted again. Nothing here needs nu
 import math
 import struct
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, repeat
@@ -29,9 +30,8 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
-from tapebook.domain.money import E12
+from tapebook.domain.units import DAY, E12, HOUR, MINUTE, floor_to_step
 from tapebook.experience.records import Outcome
 
 HALF_HOUR = 30 * MINUTE
@@ -417,19 +417,27 @@ def cut_lookback(bars: RawBars) -> LookbackBars:
     return LookbackBars(recent[first:], older[: bisect_right(older, start - HOUR, key=_BAR_START)])
 
 
+# Half hours of which the features stay: a backtest reads those of its next four hours in a row.
+_READ_AHEAD = 12
+
+
 class LookbackReader:
-    """Reads the features of one symbol. A cache of what its last bars gave; other bars invalidate it."""
+    """Reads the features of one symbol. A cache of what its last few bars gave; other bars are read."""
 
     def __init__(self) -> None:
         self._slide_older, self._slide_recent = _SlidingSums(), _SlidingSums()
         self._older: tuple[tuple[Candle, ...], _BarSums] | None = None
-        self._kept: tuple[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None] | None = None
+        self._kept: deque[tuple[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None]] = deque(
+            maxlen=_READ_AHEAD
+        )
 
     def __call__(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
         """The features of some bars, and the price fields; None when no bar has a price."""
-        kept = self._kept
-        if kept is not None and (kept[0] is bars or kept[0] == bars):
-            return kept[1]
+        for kept in self._kept:
+            if kept[0] is bars:
+                return kept[1]
+        if self._kept and self._kept[-1][0] == bars:
+            return self._kept[-1][1]
         # The older bars change once an hour, the recent ones four times.
         if self._older is None or self._older[0] != bars.older:
             self._older = bars.older, self._slide_older(bars.older)
@@ -438,7 +446,7 @@ class LookbackReader:
         if older.ends or recent.ends:
             features = LookbackFeatures(older, recent)
             found = features, features.fields()
-        self._kept = bars, found
+        self._kept.append((bars, found))
         return found
 
 

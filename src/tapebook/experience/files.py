@@ -26,11 +26,10 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import iso_text, parse_instant
-from tapebook.domain.money import E6, E8, decimal_text, divide_half_even, to_units
 from tapebook.domain.position import TradeSide
 from tapebook.domain.run import ActionKind
 from tapebook.domain.text import has_hidden_characters
+from tapebook.domain.units import E6, E8, decimal_text, divide_half_even, iso_text, parse_instant, to_units
 from tapebook.errors import BadInput
 from tapebook.experience.events import SeenFeatures
 from tapebook.experience.features import FIELDS, MOMENT_FIELDS, MOST_FEATURE, FeatureVector

@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import divide_half_even
+from tapebook.domain.units import HOUR, divide_half_even
 from tapebook.experience.events import MomentNoted
 from tapebook.experience.features import FIT_WINDOW, MISSING, MOMENT_FIELDS, FeatureVector, Fit, LookbackFeatures
 from tapebook.experience.records import MOST_PPM, PPM

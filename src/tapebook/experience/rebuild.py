@@ -13,9 +13,9 @@ import msgspec
 from tapebook.db import Database, Queries
 from tapebook.experience.events import PROJECTION
 from tapebook.experience.features import ROW_BYTES
+from tapebook.experience.memories import ReadRuns, twin_differences
 from tapebook.experience.records import Record, RecordKey, updated_records
 from tapebook.experience.store import Experience
-from tapebook.experience.twin_memory import ReadRuns, twin_differences
 from tapebook.log import Log, Stream
 from tapebook.log.event import apply_event, projectors_by_kind
 

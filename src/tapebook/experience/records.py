@@ -36,9 +36,9 @@ import msgspec
 
 from tapebook.domain.agent import ExperienceRow
 from tapebook.domain.estimate import Estimate, rate_estimate, student_quantile
-from tapebook.domain.money import E6, decimal_text, divide_half_even
 from tapebook.domain.position import ClosedTrade, TradeSide
 from tapebook.domain.run import Action, ActionKind, DecisionRun
+from tapebook.domain.units import E6, decimal_text, divide_half_even
 
 # Confidence in steps of a tenth: finer ones would stay empty for years.
 BUCKETS = 10

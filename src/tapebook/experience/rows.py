@@ -12,7 +12,7 @@ import msgspec
 
 from tapebook.domain.agent import ExperienceRow
 from tapebook.domain.estimate import Estimate, rate_estimate
-from tapebook.domain.instants import HOUR, minute_text
+from tapebook.domain.units import HOUR, minute_text
 from tapebook.experience.features import FeatureVector
 from tapebook.experience.records import (
     ASSET,

@@ -13,7 +13,7 @@ from operator import sub
 import msgspec
 
 from tapebook.domain.estimate import student_quantile
-from tapebook.domain.instants import DAY, HOUR
+from tapebook.domain.units import DAY, HOUR
 from tapebook.experience.features import FeatureVector
 from tapebook.experience.records import PPM_PER_BP
 

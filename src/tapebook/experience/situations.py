@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.experience.features import (
     DEFAULT_NEIGHBOURS,
     FEATURE_UNIT,

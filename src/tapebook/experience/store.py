@@ -12,6 +12,7 @@
 Packets of renderer 4 and before have the rows of `old_rows_for_packet`, which searches situations of own trades alone.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,10 @@ import msgspec
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import ExperienceRow, ExperienceSettings
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import DAY
 from tapebook.domain.market import LookbackBars
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.units import DAY
 from tapebook.experience import events
 from tapebook.experience import events as ev
 from tapebook.experience.events import ForgetTerms, SeenFeatures
@@ -45,7 +46,7 @@ from tapebook.experience.features import (
     seen_moment,
     unpack_features,
 )
-from tapebook.experience.moment_notes import MomentNotes, NewestMoment
+from tapebook.experience.memories import MomentNotes, NewestMoment, TwinMemory
 from tapebook.experience.records import (
     ALL,
     ASSET,
@@ -76,7 +77,6 @@ from tapebook.experience.rows import (
     stable_rows,
 )
 from tapebook.experience.similar import PastTrade, SimilarPast
-from tapebook.experience.twin_memory import TwinMemory
 from tapebook.log import Draft, ReadCache
 
 if TYPE_CHECKING:
@@ -89,6 +89,9 @@ if TYPE_CHECKING:
 ALWAYS_READ_KINDS = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
 
 StableRowsKey = tuple[str, str, tuple[str, ...], float]
+LookbackKey = tuple[str, int, int]
+"""The symbol, the moment and the watermark that bars were read as of."""
+
 RowsInputs = tuple[object, ...]
 """All that rows depend on for a symbol: the regime, the providers, what is seen, the last days, the settings."""
 
@@ -202,9 +205,11 @@ class Experience:
         self.twins = TwinMemory(db, owner=owner)
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
-        self._readers: dict[str, LookbackReader] = {}
+        self._readers: defaultdict[str, LookbackReader] = defaultdict(LookbackReader)
         self._seen: dict[str, tuple[MomentInputs, SeenMoment | None]] = {}
         self._lookbacks: dict[str, LastCall[RawBars, LookbackBars]] = {}
+        # A cache that a backtest fills: the bars of its next moments, each as they are seen at its own.
+        self.lookbacks_ahead: dict[LookbackKey, LookbackBars] = {}
         self._join = LastCall(joined_rows)
 
     def learn(
@@ -438,12 +443,20 @@ class Experience:
         kept = self._seen.get(symbol)
         if kept is None or kept[0] != inputs:
             bars, funding, liquidity = inputs
-            # Its own cache are the last bars, which change when a quarter of an hour is over.
-            read = self._readers.setdefault(symbol, LookbackReader())
-            found = read(bars)
+            # Its own cache are the last bars, which change when half an hour is over.
+            found = self._readers[symbol](bars)
             seen = None if found is None else seen_moment(*found, funding, liquidity=liquidity)
             kept = self._seen[symbol] = inputs, seen
         return kept[1]
+
+    def set_lookbacks_ahead(self, found: dict[LookbackKey, LookbackBars]) -> None:
+        """Keeps the bars of moments to come, and reads their features: in a row that takes half the time."""
+        self.lookbacks_ahead, last = found, None
+        for key, bars in found.items():
+            # Those of one half hour are the same object.
+            if bars is not last:
+                self._readers[key[0]](bars)
+            last = bars
 
     def lookback_cutter(self, symbol: str) -> LastCall[RawBars, LookbackBars]:
         """What cuts the newest bars of a symbol to those of its moment; bars it was given last give the same again."""

@@ -28,9 +28,11 @@ that gives back is counted in the bound.
 
 What the ensemble itself holds follows the mix only where that is worth its costs (`domain/targets.py`); the `follower`
 is the twin of that, and what it lies behind the mix is counted beside the bound.
+
+The twins of a deployment are a function of the runs of its stream (`fold_run`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from math import log
 from operator import add, attrgetter, mul
@@ -38,9 +40,7 @@ from operator import add, attrgetter, mul
 import msgspec
 
 from tapebook.domain.agent import ExperienceRow
-from tapebook.domain.instants import DAY, HOUR
-from tapebook.domain.money import decimal_text, divide_half_even
-from tapebook.domain.run import SlotMark
+from tapebook.domain.run import DecisionRun, SlotMark, Vote
 from tapebook.domain.targets import (
     FULL_E4,
     STANDING_MEMBERS,
@@ -48,6 +48,7 @@ from tapebook.domain.targets import (
     position_after_e4,
     weighted_target_e4,
 )
+from tapebook.domain.units import DAY, HOUR, decimal_text, divide_half_even
 
 E9 = 10**9
 _NAME = attrgetter("name")
@@ -138,10 +139,11 @@ def twins_after(
     if twins is None:
         twins = begin_twins(symbol, at, mark, names)
     else:
-        twins = cache.mark(twins, at, mark)
-        if tuple(map(_NAME, twins.accounts[2:])) != names:
-            twins = _with_members(twins, names)
-    return _with_targets(twins, targets, cache.weigh(twins, mark.regime))
+        twins, weights = cache.mark(twins, at, mark)
+        if tuple(map(_NAME, twins.accounts[2:])) == names:
+            return _with_targets(twins, targets, weights)
+        twins = _with_members(twins, names)
+    return _with_targets(twins, targets, weights_e4(twins, mark.regime))
 
 
 class MarkCache:
@@ -151,23 +153,16 @@ class MarkCache:
     """
 
     def __init__(self) -> None:
-        self._marked: tuple[SymbolTwins, int, SlotMark, SymbolTwins] | None = None
-        self._weighed: tuple[SymbolTwins, str, dict[str, int]] | None = None
+        self._marked: tuple[SymbolTwins, int, SlotMark, tuple[SymbolTwins, dict[str, int]]] | None = None
         self._told: tuple[list[str], list[str], tuple[ExperienceRow, ...]] = ([], [], ())
 
-    def mark(self, twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
-        """What `mark_twins` gives."""
+    def mark(self, twins: SymbolTwins, at: int, mark: SlotMark) -> tuple[SymbolTwins, dict[str, int]]:
+        """What `mark_twins` gives, and `weights_e4` in the regime of the mark."""
         kept = self._marked
         if kept is None or kept[0] is not twins or kept[1] != at or kept[2] != mark:
-            kept = self._marked = twins, at, mark, mark_twins(twins, at, mark)
+            marked = mark_twins(twins, at, mark)
+            kept = self._marked = twins, at, mark, (marked, weights_e4(marked, mark.regime))
         return kept[3]
-
-    def weigh(self, twins: SymbolTwins, regime: str) -> dict[str, int]:
-        """What `weights_e4` gives."""
-        kept = self._weighed
-        if kept is None or kept[0] is not twins or kept[1] != regime:
-            kept = self._weighed = twins, regime, weights_e4(twins, regime)
-        return kept[2]
 
     def rows(self, weights: Mapping[str, int]) -> tuple[ExperienceRow, ...]:
         """Weights as a packet shows them, in hundredths; the same rows until one of these changes."""
@@ -189,15 +184,14 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     gains, accounts = list[int](), list[TwinAccount]()
     for each in twins.accounts:
         target, owed = each.target_e4, each.owed_e9
-        gain = target * move // FULL_E4 - owed
-        if gain or owed:
-            accounts.append(TwinAccount(each.name, target, each.gain_e9 + gain, 0, each.changes))
-        else:
-            accounts.append(each)
+        gain = target * move // FULL_E4 - owed if target or owed else 0
         gains.append(gain)
+        if gain or owed:
+            each = TwinAccount(each.name, target, each.gain_e9 + gain, 0, each.changes)
+        accounts.append(each)
     # The mean absolute move of a slot over the window, in which no single one counts more than four.
     size = abs(move)
-    if twins.slots >= WARM_UP_SLOTS:
+    if slots > WARM_UP_SLOTS:
         size = min(size, CUT_SCALES * max(1, move_e9))
     move_e9 += (size - move_e9) // min(slots, before.window_days * DAY // (at - twins.at or 1) or 1)
     trust, asleep, scale, regime = twins.trust, twins.asleep, twins.scale_e9, before.regime
@@ -309,7 +303,9 @@ def _towards_prior(share: int, prior: int, before: int, scale: int) -> int:
 
 def _shared_part(before: SymbolTwins, at: int) -> int:
     """The part of trust that is shared out again: by the time since the last slot, and by who changed its mind then."""
-    changed, mark = sum([each.owed_e9 > 0 for each in before.accounts[2:]]), before.mark
+    changed, mark = 0, before.mark
+    for each in before.accounts[2:]:
+        changed += each.owed_e9 > 0
     part = ONE * (at - before.at) // (mark.window_days * DAY) + ONE * changed // mark.memory_size
     return max(0, min(part, ONE // 4))
 
@@ -386,3 +382,23 @@ def _trust_cost_e9(scale_e9: int, rate_e6: int, more: int, less: int) -> int:
     """What it may cost that a share of trust is one and not another: scale / η · ln(more / less), rounded up."""
     # Nine digits of the logarithm: its last ones may differ from machine to machine.
     return round(log(more / less) * E9) * scale_e9 // (1_000 * rate_e6) + 1
+
+
+TwinsBySymbol = dict[str, SymbolTwins]
+
+
+def voted_targets(votes: Iterable[Vote]) -> dict[str, int | None]:
+    """What each member wants, None without a voice."""
+    return {vote.engine: None if vote.target_e4 is msgspec.UNSET else vote.target_e4 for vote in votes}
+
+
+def fold_run(twins: Mapping[str, SymbolTwins], run: DecisionRun, *, cache: MarkCache | None = None) -> TwinsBySymbol:
+    """The twins after a decision; one without a mark, or of a shadow, changes nothing."""
+    if isinstance(run.mark, msgspec.UnsetType) or run.branch != "main":
+        return dict(twins)
+    known, targets = twins.get(run.symbol), voted_targets(run.votes)
+    if known is not None and run.as_of < known.at:
+        # A clock that was set back: time in which nothing can have been earned.
+        known = msgspec.structs.replace(known, at=run.as_of)
+    after = twins_after(known, run.symbol, run.as_of, mark=run.mark, targets=targets, cache=cache)
+    return {**twins, run.symbol: after}

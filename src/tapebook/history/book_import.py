@@ -37,12 +37,23 @@ from tapebook.book.events import (
 from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding
 from tapebook.domain.agent import Deployment, is_dry_run
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.domain.market import TRADED_KINDS, Candle, FundingRate, Mid
-from tapebook.domain.money import E6, E8, E12, decimal_text, divide_half_even, notional_usd_e6
 from tapebook.domain.order import Fill, FundingPayment, SpotFill
 from tapebook.domain.position import MissingFact, Position, PriceRange
 from tapebook.domain.text import plural
+from tapebook.domain.units import (
+    DAY,
+    E6,
+    E8,
+    E12,
+    HOUR,
+    MINUTE,
+    SECOND,
+    decimal_text,
+    divide_half_even,
+    iso_text,
+    notional_usd_e6,
+)
 from tapebook.errors import BadInput
 from tapebook.history.fill_files import FillFile, FillRow, read_fill_rows
 from tapebook.log import Draft

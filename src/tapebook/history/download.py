@@ -14,8 +14,8 @@ import msgspec
 
 from tapebook.clock import elapsed_seconds
 from tapebook.domain import files
-from tapebook.domain.instants import DAY, HOUR, SECOND, iso_text, parse_instant
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, HOUR, SECOND, iso_text, parse_instant
 from tapebook.errors import BadInput, Busy, StoreFailed
 from tapebook.sources.hyperliquid.rest import EncodedRequest, RateLimit, RestRefusal, post_request, rest_weight
 

@@ -12,8 +12,8 @@ from typing import BinaryIO, Protocol, cast
 
 from tapebook import plug
 from tapebook.domain.files import atomic_place
-from tapebook.domain.instants import SECOND, floor_to_step
 from tapebook.domain.market import Candle, Mid
+from tapebook.domain.units import SECOND, floor_to_step
 from tapebook.errors import BadInput, StoreFailed
 from tapebook.tape.bars import roll_up
 from tapebook.tape.store import Tape

@@ -20,9 +20,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6, E8, to_units
 from tapebook.domain.order import Fill
+from tapebook.domain.units import E6, E8, iso_text, to_units
 from tapebook.errors import BadInput
 from tapebook.history import tables
 from tapebook.history.importer import RowProblems

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from tapebook.domain.instants import DAY, SECOND, floor_to_step, iso_text
 from tapebook.domain.market import Candle, FeatureRow, PredictedFunding, RegistryRecord
+from tapebook.domain.units import DAY, SECOND, floor_to_step, iso_text
 from tapebook.errors import BadInput
 from tapebook.history import recorded_stream, series, tables
 from tapebook.history.importer import Imported, ImportRequest, ParsedFile, Progress, RowProblems
@@ -151,7 +151,7 @@ def _stored_beside(tape: Tape, fact: Imported, *, since: int, until: int, view: 
         length = fact.granularity_sec
         return tape.candles(fact.symbol, granularity_sec=length, since=since, until=until, view=view)
     if isinstance(fact, FeatureRow):
-        return tape.features_since(fact.family, fact.symbol, since=since, view=view)
+        return tape.facts(fact.family, fact.symbol, since=since, view=view)
     # Any, since a type variable cannot stand for "one of these".
     kind: Any = type(fact)
     found: Sequence[Imported] = tape.facts(kind, fact.symbol, since=since, view=view)

@@ -14,7 +14,6 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -27,6 +26,7 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
+from tapebook.domain.units import SECOND
 from tapebook.tape.source import SourceReplay
 from tapebook.tape.view import GRACE_MS
 

@@ -20,7 +20,6 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import (
     Candle,
     FeatureRow,
@@ -32,6 +31,7 @@ from tapebook.domain.market import (
     dex_of,
 )
 from tapebook.domain.text import plural
+from tapebook.domain.units import MINUTE, SECOND, floor_to_step
 from tapebook.errors import BadInput
 from tapebook.history.importer import FileFindings, Imported, ImportRequest, ParsedFile, Progress, RowProblems
 from tapebook.history.series import longest_gaps

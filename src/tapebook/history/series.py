@@ -26,9 +26,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, floor_to_step, iso_text
 from tapebook.domain.market import Candle, FundingRate, Mid
-from tapebook.domain.money import E8, E12, decimal_text
+from tapebook.domain.units import E8, E12, HOUR, MINUTE, SECOND, decimal_text, floor_to_step, iso_text
 from tapebook.errors import BadInput
 from tapebook.history import table_columns
 from tapebook.history.importer import (

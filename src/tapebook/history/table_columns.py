@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.money import E8, E12, to_units
 from tapebook.domain.text import plural
+from tapebook.domain.units import E8, E12, to_units
 from tapebook.errors import BadInput
 from tapebook.history.tables import Block, Table
 from tapebook.tape.view import EARLIEST

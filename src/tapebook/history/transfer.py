@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.domain.instants import SECOND, iso_text, minute_text
 from tapebook.domain.market import TRADED_KINDS, Candle
 from tapebook.domain.text import has_hidden_characters, plural
+from tapebook.domain.units import SECOND, iso_text, minute_text
 from tapebook.errors import BadInput, UnknownName
 from tapebook.gc_pause import gc_paused
 from tapebook.history import exporter

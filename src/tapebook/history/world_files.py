@@ -12,10 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.domain.instants import DAY, SECOND, iso_text
 from tapebook.domain.market import Candle, FundingRate
-from tapebook.domain.money import E12
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E12, SECOND, iso_text
 from tapebook.errors import BadInput
 from tapebook.history.exporter import atomic_file, open_writer
 from tapebook.tape.bars import roll_up

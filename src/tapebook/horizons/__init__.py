@@ -8,9 +8,16 @@ never:  sums one layer into the next, or lets what was written by hand into a su
 from tapebook.horizons.aggregate import Aggregate, TradeExit, exit_of, fold_spans, fold_two_spans, leaf_of
 from tapebook.horizons.contexts import ContextAggregator, ContextStore, LayerConnection, LiveLayer, init_db
 from tapebook.horizons.layers import ContextLayer, Period, parse_period, period_of
-from tapebook.horizons.rollup import ChangedDay, LeafSource, catch_up, expire_layers, plan_rollup
-from tapebook.horizons.rows import HeldNow, LayerCache, layer_rows
-from tapebook.horizons.store import Horizons, LayerValue
+from tapebook.horizons.rollup import (
+    ChangedDay,
+    LeafSource,
+    catch_up,
+    expire_layers,
+    plan_rollup,
+    roll_up_finished_days,
+)
+from tapebook.horizons.rows import HeldNow, layer_rows
+from tapebook.horizons.store import Horizons, LayerCache, LayerValue
 from tapebook.horizons.values import RollupTerms
 
 __all__ = [
@@ -40,4 +47,5 @@ __all__ = [
     "parse_period",
     "period_of",
     "plan_rollup",
+    "roll_up_finished_days",
 ]

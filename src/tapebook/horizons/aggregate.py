@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY
 from tapebook.domain.position import ClosedTrade, TradeSide
+from tapebook.domain.units import DAY
 from tapebook.horizons.layers import Period
 from tapebook.horizons.markets import PriceSpan, join_prices, moves_together
 

@@ -23,12 +23,11 @@ import msgspec
 from tapebook.clock import SystemClock
 from tapebook.db import Database, migrate
 from tapebook.db import connect as open_database
-from tapebook.domain.instants import DAY
-from tapebook.domain.money import E6, divide_half_even, to_units
+from tapebook.domain.units import DAY, E6, divide_half_even, to_units
 from tapebook.errors import BadInput
 from tapebook.horizons import events as ev
 from tapebook.horizons.aggregate import Aggregate, Sums, running_total_of
-from tapebook.horizons.events import PROJECTION
+from tapebook.horizons.events import NO_VALUE, PROJECTION
 from tapebook.horizons.layers import (
     LAYER_SPECS,
     LEGACY,
@@ -42,7 +41,7 @@ from tapebook.horizons.layers import (
     value_text,
 )
 from tapebook.horizons.markets import MarketDays
-from tapebook.horizons.rollup import NO_VALUE, ChangedDay, LeafSource, catch_up, expire_layers, roll_up_period
+from tapebook.horizons.rollup import ChangedDay, LeafSource, catch_up, expire_layers, roll_up_period
 from tapebook.horizons.store import MIGRATIONS, Horizons, LayerValue
 from tapebook.horizons.values import RollupTerms, values_of
 from tapebook.log import Draft, Leases, Log, Stream

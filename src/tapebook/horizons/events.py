@@ -19,6 +19,10 @@ Origin = Literal["rollup", "curated", "observed", "live"]
 is live is computed when it is asked for."""
 
 
+# A key that had a value and has none any more is written as null: a version can only be superseded, not removed.
+NO_VALUE = "null"
+
+
 class TimeframeValues(msgspec.Struct, frozen=True):
     """Values of one timeframe by key, each as JSON text; `null` when the key has none any more."""
 

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY
 from tapebook.domain.text import has_hidden_characters
+from tapebook.domain.units import DAY
 from tapebook.errors import BadInput
 
 PeriodKind = Literal["day", "week", "month", "quarter", "year", "legacy"]

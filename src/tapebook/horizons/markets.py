@@ -20,8 +20,8 @@ from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import DAY
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY
 from tapebook.horizons.layers import Period
 
 MAX_SYMBOLS = 20

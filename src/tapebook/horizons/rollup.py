@@ -20,18 +20,18 @@ from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import DAY, floor_to_step
+from tapebook.domain.units import DAY, floor_to_step
 from tapebook.horizons import events as ev
 from tapebook.horizons.aggregate import EMPTY_AGGREGATE, Aggregate, fold_spans
-from tapebook.horizons.events import PeriodFold, TimeframeValues
+from tapebook.horizons.events import NO_VALUE, PeriodFold, TimeframeValues
 from tapebook.horizons.layers import LAYER_OF, LAYER_SPECS, ContextLayer, Period, PeriodKind, parse_period, period_of
 from tapebook.horizons.markets import MarketDays, market_days_due
-from tapebook.horizons.store import Horizons
+from tapebook.horizons.store import Horizons, LayerCache
 from tapebook.horizons.values import RollupTerms, Values, values_of
 from tapebook.log import Draft
 
-# A key that had a value and has none any more is written as null: a version can only be superseded, not removed.
-NO_VALUE = "null"
+STEP_DAYS = 93
+"""How many days are rolled up at once, so that leases are kept alive in between."""
 
 # In this order: a kind stands behind its parts.
 _PARTS: dict[PeriodKind, PeriodKind] = {
@@ -193,6 +193,31 @@ def catch_up(
             bodies[-1] = msgspec.structs.replace(bodies[-1], until=marks)
             return [ev.draft(at, body) for body in bodies]
     return []
+
+
+def roll_up_finished_days(
+    layers: LayerCache,
+    days: LeafSource,
+    scope: str,
+    *,
+    seq: int,
+    now: int,
+    terms: RollupTerms | None = None,
+    market: MarketDays | None = None,
+) -> list[Draft]:
+    """The events that roll up days that are over, and late trades of such days; once a day a cleanup too.
+
+    They are one step of `STEP_DAYS` at most: the next call goes on behind them.
+    """
+    today, store = floor_to_step(now, DAY), layers.store
+    drafts = catch_up(store, days, scope, seq=seq, at=today, terms=terms, before=today, most=STEP_DAYS, market=market)
+    if layers.cleaned.get(scope) != today:
+        # Whatever the weekday, and whether anything was traded: a process that starts looks once.
+        drafts += expire_layers(store, scope, seq=seq, now=today)[1]
+        layers.cleaned[scope] = today
+    if not drafts:
+        layers.quiet[scope] = today, seq
+    return drafts
 
 
 def roll_up_period(

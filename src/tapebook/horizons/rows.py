@@ -1,4 +1,4 @@
-"""The layers as ticks use them: rows for packets and roll-ups of finished days, cached by `LayerCache`.
+"""What a decision is told of the layers, as rows of its packet.
 
 Rows come nearest layer first, in each its newest timeframe, estimates with n and interval. In two rounds, for a
 section that is full drops what stands last: first a line of every layer with the owner's principles, then the rest.
@@ -8,28 +8,24 @@ and prices have sections of their own.
 Packets of renderer 5 (`market_phases`) are told exposure and correlation as well, the day that is running
 (`running_day_rows`) and what is held at the same time (`held_rows`); a period without trades then says only what the
 market did.
-
-The rows change when something of the layers is written, or at midnight; a roll-up can be due when a trade ended, or
-at midnight. Until then the cache answers both with one lookup. It changes no byte: a new process gives the same.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tapebook.domain.agent import LayerRow
-from tapebook.domain.instants import DAY, floor_to_step
-from tapebook.domain.money import E6, decimal_text, to_units
 from tapebook.domain.position import ClosedTrade, Position
 from tapebook.domain.text import plural
+from tapebook.domain.units import E6, decimal_text, to_units
+from tapebook.horizons.events import NO_VALUE
 from tapebook.horizons.layers import LAYER_SPECS, ContextLayer, period_of
-from tapebook.horizons.markets import MarketDays, sector_of
-from tapebook.horizons.rollup import NO_VALUE, LeafSource, catch_up, expire_layers
-from tapebook.horizons.store import Horizons, LayerValue
-from tapebook.horizons.values import RollupTerms
-from tapebook.log import Draft
+from tapebook.horizons.markets import sector_of
+
+if TYPE_CHECKING:
+    from tapebook.horizons.store import Horizons, LayerValue
 
 # A value of a person may be a page; a row of a packet is one line.
 _MOST_CHARACTERS = 120
@@ -70,7 +66,7 @@ _Z = 1.959963984540054
 
 
 def layer_rows(
-    store: Horizons, scope: str, *, seq: int, as_of: int, curated: int = 0, market_phases: bool = True
+    store: "Horizons", scope: str, *, seq: int, as_of: int, curated: int = 0, market_phases: bool = True
 ) -> tuple[LayerRow, ...]:
     """What a decision is told of a scope's layers as of a sequence number.
 
@@ -96,7 +92,7 @@ def layer_rows(
 
 
 def _rollup_rows(
-    layer: ContextLayer, found: Sequence[LayerValue], keys: Sequence[str], *, market_phases: bool
+    layer: ContextLayer, found: "Sequence[LayerValue]", keys: Sequence[str], *, market_phases: bool
 ) -> Iterator[LayerRow]:
     rolled_up = [each for each in found if each.origin == "rollup"]
     values = {each.key: msgspec.json.decode(each.value) for each in rolled_up}
@@ -109,7 +105,7 @@ def _rollup_rows(
             yield LayerRow(layer.short, rolled_up[0].timeframe, name, text)
 
 
-def _curated_rows(layer: ContextLayer, found: Sequence[LayerValue], mark: str) -> Iterator[LayerRow]:
+def _curated_rows(layer: ContextLayer, found: "Sequence[LayerValue]", mark: str) -> Iterator[LayerRow]:
     for each in found:
         if each.origin == "curated" and each.value != NO_VALUE:
             text = value_line(msgspec.json.decode(each.value))
@@ -203,95 +199,8 @@ def held_rows(positions: Mapping[str, Position], values: Mapping[str, Any], *, a
     return tuple(rows)
 
 
-STEP_DAYS = 93
-"""How many days are rolled up at once, so that leases are kept alive in between."""
-
-_CacheKey = tuple[int, int, int, bool]
-"""All that the rows of a scope depend on: its newest change, the owner's, the day, and which keys are told."""
-
-
 class HeldNow(msgspec.Struct, frozen=True):
     """What a packet with `market_phases` tells of this moment: the day's trades so far, and what is held."""
 
     ended: Sequence[ClosedTrade]
     positions: Mapping[str, Position]
-
-
-class LayerCache:
-    """The layers of one owner, for reading and rolling up again and again."""
-
-    def __init__(self, store: Horizons) -> None:
-        self.store = store
-        self._rows: dict[str, tuple[_CacheKey, tuple[LayerRow, ...]]] = {}
-        self._now_rows: dict[str, tuple[tuple[int, int, HeldNow], tuple[LayerRow, ...]]] = {}
-        self._quiet: dict[str, tuple[int, int]] = {}
-        self._cleaned: dict[str, int] = {}
-
-    def packet_rows(
-        self, scope: str, *, seq: int, as_of: int, curated: int = 0, now: HeldNow | None = None
-    ) -> tuple[LayerRow, ...]:
-        """What a decision is told; see `layer_rows`. `now` is that of a packet with `market_phases`."""
-        changed = self.store.last_change(scope, seq=seq)
-        first: tuple[LayerRow, ...] = ()
-        if now and (now.ended or len(now.positions) > 1):
-            first = self._rows_of_now(scope, now, changed=changed, seq=seq, as_of=as_of)
-        if not changed and not curated:
-            return first
-        known, kept = (changed, curated, as_of // DAY, now is not None), self._rows.get(scope)
-        if kept is None or kept[0] != known:
-            rows = layer_rows(self.store, scope, seq=seq, as_of=as_of, curated=curated, market_phases=now is not None)
-            kept = self._rows[scope] = known, rows
-        return (*first, *kept[1]) if first else kept[1]
-
-    def _rows_of_now(self, scope: str, now: HeldNow, *, changed: int, seq: int, as_of: int) -> tuple[LayerRow, ...]:
-        known, kept = (changed, as_of // DAY, now), self._now_rows.get(scope)
-        if kept is None or kept[0] != known:
-            values = self._newest_values(scope, seq=seq, as_of=as_of) if len(now.positions) > 1 else {}
-            rows = (*running_day_rows(now.ended, as_of=as_of), *held_rows(now.positions, values, as_of=as_of))
-            kept = self._now_rows[scope] = known, rows
-        return kept[1]
-
-    def _newest_values(self, scope: str, *, seq: int, as_of: int) -> dict[str, Any]:
-        """The sectors of the newest week, and the correlations of the newest month that has some."""
-        found: dict[str, Any] = {}
-        month = period_of("month", as_of)
-        places = [(ContextLayer.L4_MONTHLY, period.key) for period in (period_of("month", month.start - 1), month)]
-        week = self.store.latest_timeframe(scope, ContextLayer.L5_WEEKLY, seq=seq, origin="rollup")
-        for layer, timeframe in [*places, (ContextLayer.L5_WEEKLY, week)]:
-            stored = self.store.values(scope, layer, timeframe, seq=seq) if timeframe else ()
-            found |= {each.key: msgspec.json.decode(each.value) for each in stored if each.value != NO_VALUE}
-        return found
-
-    def nothing_to_roll_up_at(self, scope: str, *, now: int) -> int | None:
-        """The sequence number at which there was last nothing to roll up; None when that was on another day.
-
-        As long as no trade ended after it, there still is nothing.
-        """
-        today, seq = self._quiet.get(scope, (None, 0))
-        return seq if today == floor_to_step(now, DAY) else None
-
-    def roll_up_finished_days(
-        self,
-        days: LeafSource,
-        scope: str,
-        *,
-        seq: int,
-        now: int,
-        terms: RollupTerms | None = None,
-        market: MarketDays | None = None,
-    ) -> list[Draft]:
-        """The events that roll up days that are over, and late trades of such days; once a day a cleanup too.
-
-        They are one step of `STEP_DAYS` at most: the next call goes on behind them.
-        """
-        today = floor_to_step(now, DAY)
-        drafts = catch_up(
-            self.store, days, scope, seq=seq, at=today, terms=terms, before=today, most=STEP_DAYS, market=market
-        )
-        if self._cleaned.get(scope) != today:
-            # Whatever the weekday, and whether anything was traded: a process that starts looks once.
-            drafts += expire_layers(self.store, scope, seq=seq, now=today)[1]
-            self._cleaned[scope] = today
-        if not drafts:
-            self._quiet[scope] = today, seq
-        return drafts

@@ -1,14 +1,23 @@
-"""Layers in the database: any key as of any sequence number, and the sums the next roll-up goes on from."""
+"""Layers in the database: any key as of any sequence number, and the sums the next roll-up goes on from.
+
+Ticks ask through `LayerCache`. What a decision is told changes when something of the layers is written, or at midnight;
+a roll-up can be due when a trade ended, or at midnight. Until then the cache answers both with one lookup. It changes
+no byte: a new process gives the same.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from tapebook.db import Database, Queries
+from tapebook.domain.agent import LayerRow
+from tapebook.domain.units import DAY, floor_to_step
 from tapebook.horizons.aggregate import Aggregate
-from tapebook.horizons.events import Origin
+from tapebook.horizons.events import NO_VALUE, Origin
 from tapebook.horizons.layers import ContextLayer, Period, PeriodKind, parse_period, period_of
+from tapebook.horizons.rows import HeldNow, held_rows, layer_rows, running_day_rows
 from tapebook.log import ReadCache, Stream
 
 MIGRATIONS = "tapebook.horizons"
@@ -117,3 +126,62 @@ class Horizons:
 def _decoded_aggregate(text: str) -> Aggregate:
     """Kept, since every day of a month is read again until it is over."""
     return msgspec.json.decode(text, type=Aggregate)
+
+
+_CacheKey = tuple[int, int, int, bool]
+"""All that the rows of a scope depend on: its newest change, the owner's, the day, and which keys are told."""
+
+
+class LayerCache:
+    """The layers of one owner, for reading and rolling up again and again."""
+
+    def __init__(self, store: Horizons) -> None:
+        self.store = store
+        self._rows: dict[str, tuple[_CacheKey, tuple[LayerRow, ...]]] = {}
+        self._now_rows: dict[str, tuple[tuple[int, int, HeldNow], tuple[LayerRow, ...]]] = {}
+        # By scope: when, and at which sequence number, there was nothing to roll up, and the day of the last cleanup.
+        self.quiet: dict[str, tuple[int, int]] = {}
+        self.cleaned: dict[str, int] = {}
+
+    def packet_rows(
+        self, scope: str, *, seq: int, as_of: int, curated: int = 0, now: HeldNow | None = None
+    ) -> tuple[LayerRow, ...]:
+        """What a decision is told; see `layer_rows`. `now` is that of a packet with `market_phases`."""
+        changed = self.store.last_change(scope, seq=seq)
+        first: tuple[LayerRow, ...] = ()
+        if now and (now.ended or len(now.positions) > 1):
+            first = self._rows_of_now(scope, now, changed=changed, seq=seq, as_of=as_of)
+        if not changed and not curated:
+            return first
+        known, kept = (changed, curated, as_of // DAY, now is not None), self._rows.get(scope)
+        if kept is None or kept[0] != known:
+            rows = layer_rows(self.store, scope, seq=seq, as_of=as_of, curated=curated, market_phases=now is not None)
+            kept = self._rows[scope] = known, rows
+        return (*first, *kept[1]) if first else kept[1]
+
+    def _rows_of_now(self, scope: str, now: HeldNow, *, changed: int, seq: int, as_of: int) -> tuple[LayerRow, ...]:
+        known, kept = (changed, as_of // DAY, now), self._now_rows.get(scope)
+        if kept is None or kept[0] != known:
+            values = self._newest_values(scope, seq=seq, as_of=as_of) if len(now.positions) > 1 else {}
+            rows = (*running_day_rows(now.ended, as_of=as_of), *held_rows(now.positions, values, as_of=as_of))
+            kept = self._now_rows[scope] = known, rows
+        return kept[1]
+
+    def _newest_values(self, scope: str, *, seq: int, as_of: int) -> dict[str, Any]:
+        """The sectors of the newest week, and the correlations of the newest month that has some."""
+        found: dict[str, Any] = {}
+        month = period_of("month", as_of)
+        places = [(ContextLayer.L4_MONTHLY, period.key) for period in (period_of("month", month.start - 1), month)]
+        week = self.store.latest_timeframe(scope, ContextLayer.L5_WEEKLY, seq=seq, origin="rollup")
+        for layer, timeframe in [*places, (ContextLayer.L5_WEEKLY, week)]:
+            stored = self.store.values(scope, layer, timeframe, seq=seq) if timeframe else ()
+            found |= {each.key: msgspec.json.decode(each.value) for each in stored if each.value != NO_VALUE}
+        return found
+
+    def nothing_to_roll_up_at(self, scope: str, *, now: int) -> int | None:
+        """The sequence number at which there was last nothing to roll up; None when that was on another day.
+
+        As long as no trade ended after it, there still is nothing.
+        """
+        today, seq = self.quiet.get(scope, (None, 0))
+        return seq if today == floor_to_step(now, DAY) else None

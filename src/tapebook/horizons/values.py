@@ -35,8 +35,7 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.estimate import Estimate, rate_estimate, student_quantile
-from tapebook.domain.instants import DAY, iso_text
-from tapebook.domain.money import E6, decimal_text, divide_half_even
+from tapebook.domain.units import DAY, E6, decimal_text, divide_half_even, iso_text
 from tapebook.horizons.aggregate import Aggregate, Notable, Sums
 from tapebook.horizons.layers import LAYER_OF, ContextLayer, Period, value_text
 from tapebook.horizons.markets import (

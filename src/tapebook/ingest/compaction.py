@@ -24,8 +24,8 @@ from tapebook.archive import put_cold
 from tapebook.background import BackgroundCall
 from tapebook.book.store import Book
 from tapebook.clock import Clock, elapsed_seconds
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.errors import Busy, StoreFailed, TapebookError
 from tapebook.ingest.tape_recovery import store_catalogue
 from tapebook.settings.config import Config

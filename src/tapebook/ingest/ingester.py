@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import TRADED_KINDS, AssetContext, FeatureRow, Gap, Liquidity, MidFrame, SubjectKind
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.errors import Busy, Damaged, DatabaseAway, StoreFailed
 from tapebook.ingest.compaction import Compaction
 from tapebook.settings.config import Config

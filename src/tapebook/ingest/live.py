@@ -8,7 +8,7 @@ import msgspec
 from tapebook.anchors import AnchorTimer
 from tapebook.clock import elapsed_seconds
 from tapebook.database_wait import DatabaseWait
-from tapebook.domain.instants import SECOND, iso_text
+from tapebook.domain.units import SECOND, iso_text
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
 from tapebook.ingest.compaction import RowMover
 from tapebook.ingest.ingester import FactBuffer, Ingester
@@ -17,6 +17,7 @@ from tapebook.log.store import is_clock_set_back
 from tapebook.settings.config import Config
 from tapebook.tape.recording import Recorder
 from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
+from tapebook.uploads import SpoolUploads
 from tapebook.wiring import Rooms
 
 # One commit holds the frames of a quarter of a second: a row per commit would wait for the disk each time.
@@ -57,7 +58,7 @@ async def ingest_live(
     unlisted: tuple[str, ...] = ()
     recorder = _recorder(rooms)
     listening = _LiveIngest(rooms, recorder, url=url)
-    anchors, mover = AnchorTimer(rooms), RowMover(rooms)
+    anchors, mover, uploads = AnchorTimer(rooms), RowMover(rooms), SpoolUploads(rooms)
     end = None if seconds is None else elapsed_seconds() + seconds
     wait, newest = DatabaseWait(), IngestProgress(rooms.clock.now(), {}, 0, None)
     try:
@@ -83,7 +84,7 @@ async def ingest_live(
                 problem = listening.ingester.flush() or behind
                 unrecorded = recorder.archive_due(rooms.clock.now()) if recorder else None
                 unmoved, unanchored = mover.move_if_due(), anchors.anchor_if_due()
-                problem = problem or unrecorded or unmoved or unanchored or unheard
+                problem = problem or unrecorded or unmoved or unanchored or uploads.upload_if_due() or unheard
                 newest = _progress(rooms, problem, unlisted=unlisted)
             except DatabaseAway as error:
                 report(msgspec.structs.replace(newest, problem=wait.note_away(error)))

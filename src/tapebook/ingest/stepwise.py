@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tapebook.clock import VirtualClock, elapsed_seconds
-from tapebook.domain.instants import MINUTE, SECOND, floor_to_step
+from tapebook.domain.units import MINUTE, SECOND, floor_to_step
 from tapebook.errors import StoreFailed
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester

@@ -11,7 +11,6 @@ from tapebook.tape.recovery import (
     Catalogue,
     decode_catalogue,
     encode_catalogue,
-    is_same_catalogue,
     recover_tape,
 )
 from tapebook.wiring import Rooms
@@ -48,10 +47,9 @@ def recover_lost_tape(rooms: Rooms) -> bool:
 
 def store_catalogue(rooms: Rooms) -> None:
     """Keeps the small tables of the tape in the archive, unless the newest there are the same."""
-    key, content = encode_catalogue(rooms.tape_db, seq=rooms.tape.head()[0])
-    known = sorted(rooms.archive.keys(CATALOGUES))
-    if not known or not is_same_catalogue(known[-1], key):
-        rooms.archive.create(key, content)
+    newest = max(rooms.archive.keys(CATALOGUES), default="")
+    if (changed := encode_catalogue(rooms.tape_db, seq=rooms.tape.head()[0], newest=newest)) is not None:
+        rooms.archive.create(*changed)
 
 
 def _newest_catalogue(rooms: Rooms) -> Catalogue:

@@ -11,8 +11,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import Candle, FundingRate
+from tapebook.domain.units import DAY, HOUR, SECOND
 from tapebook.errors import StoreFailed
 from tapebook.history.importer import assumed_known_at
 from tapebook.ingest.compaction import retention_by_channel

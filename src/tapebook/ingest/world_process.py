@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from tapebook.clock import Clock, ScaledClock, SystemClock, elapsed_seconds
-from tapebook.domain.instants import HOUR, floor_to_step
+from tapebook.domain.units import HOUR, floor_to_step
 from tapebook.errors import HomeError
 from tapebook.world.market import World
 

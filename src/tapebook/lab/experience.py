@@ -12,9 +12,8 @@ import msgspec
 
 from tapebook.domain.agent import Deployment
 from tapebook.domain.estimate import Estimate
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6
 from tapebook.domain.targets import FULL_E4
+from tapebook.domain.units import E6, iso_text
 from tapebook.experience.records import (
     ALL,
     ASSET,

@@ -17,12 +17,11 @@ from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, PACKET_VERSIONS, preview_packet
 from tapebook.decision import EngineAnswer
 from tapebook.domain import views
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E8
 from tapebook.domain.packet import Citation, Packet
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import Action, DecisionRun
 from tapebook.domain.text import sanitise_lines
+from tapebook.domain.units import E8, iso_text
 from tapebook.errors import Damaged
 from tapebook.lab.replay import deployment_of, rebuild_packet
 from tapebook.lessons import NO_LESSONS

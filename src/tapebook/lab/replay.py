@@ -67,6 +67,9 @@ def deployment_of(rooms: Rooms, run: DecisionRun) -> Deployment:
 
 def rebuild_packet(rooms: Rooms, run: DecisionRun, *, renderer: int | None = None) -> Packet:
     """The packet of a run, made again from what was known then; what could not be read then is left out again."""
+    renderer = run.renderer if renderer is None else renderer
+    if renderer not in PACKET_VERSIONS:
+        raise Damaged(f"rendered by version {renderer}, which this tapebook does not have: replay it with a newer one")
     situation = gather_situation(
         rooms,
         deployment_of(rooms, run),
@@ -74,7 +77,7 @@ def rebuild_packet(rooms: Rooms, run: DecisionRun, *, renderer: int | None = Non
         as_of=run.as_of,
         watermarks=run.watermarks,
         skip=run.degraded,
-        renderer=run.renderer if renderer is None else renderer,
+        version=PACKET_VERSIONS[renderer],
     )
     return assemble_packet(situation, rooms.memory.packets)
 

@@ -19,9 +19,8 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import HOUR
-from tapebook.domain.money import decimal_text, divide_half_even
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import HOUR, decimal_text, divide_half_even
 
 OVERALL = "All trades"
 """The heading above the slots: what holds for everything."""

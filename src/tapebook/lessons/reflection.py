@@ -16,8 +16,8 @@ import msgspec
 
 from tapebook.domain.agent import AgentProfile, ReflectionSettings
 from tapebook.domain.estimate import mean_estimate
-from tapebook.domain.instants import DAY
 from tapebook.domain.run import Usage
+from tapebook.domain.units import DAY
 from tapebook.errors import ConfigError
 from tapebook.lessons.hypotheses import SLOTS, Claim, Condition, TradeCase, canonical_form, overall_text
 from tapebook.lessons.notes import MOST_BULLETS, LessonChange, hash_lessons_text, note_text

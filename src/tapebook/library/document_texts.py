@@ -13,12 +13,11 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE, iso_text, minute_text
 from tapebook.domain.market import Gap
-from tapebook.domain.money import E6, decimal_text, short_price
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import Action, DecisionRun, Verdict, Vote
 from tapebook.domain.text import quote_line, safe_name
+from tapebook.domain.units import E6, MINUTE, decimal_text, iso_text, minute_text, short_price
 from tapebook.search.documents import Outage, failure_state
 from tapebook.search.index import GLOBAL_SCOPE
 

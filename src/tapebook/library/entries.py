@@ -109,7 +109,10 @@ def archived_body(rooms: Rooms, sha256: str) -> bytes:
     """What has a hash, from the archive."""
     content = rooms.archive.get(f"sha256/{sha256[:2]}/{sha256}")
     if content is None:
-        raise Damaged(f"the archive has nothing with the hash {sha256}: restore it from a backup")
+        raise Damaged(
+            f"the archive has nothing with the hash {sha256}: if another machine wrote it, run `tapebook doctor --fix`"
+            " there, which sends what waits; else restore it from a backup"
+        )
     return content
 
 

@@ -14,10 +14,10 @@ import msgspec
 from tapebook.book import events as book_events
 from tapebook.domain.agent import agent_name_of, is_dry_run
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import DAY, iso_text
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import quote_line, sanitise_lines
+from tapebook.domain.units import DAY, iso_text
 from tapebook.lessons.notes import NOTE_REFUSED, NOTE_WRITTEN, RESTATED_BY, NoteRefused, NoteWritten
 from tapebook.library import document_texts
 from tapebook.library import document_texts as docs

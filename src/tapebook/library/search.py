@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.instants import iso_text
 from tapebook.domain.packet import Citation
+from tapebook.domain.units import iso_text
 from tapebook.errors import BadInput, ConfigError, Retry, StaleWriter, StoreFailed, UnknownName
 from tapebook.home import exclusive_lock
 from tapebook.library import workspace

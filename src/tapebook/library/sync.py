@@ -26,6 +26,7 @@ from tapebook.library.workspace import WORKSPACE_FOLDER, RefusedFile, WorkspaceF
 from tapebook.log import Draft
 from tapebook.search import DocumentVersion, IndexReport
 from tapebook.search.documents import DocumentKept, DocumentRemoved, Trust, draft_document_event
+from tapebook.uploads import send_documents
 from tapebook.wiring import Rooms
 
 VERSIONS_PER_APPEND = 200
@@ -75,6 +76,8 @@ def _sync_under_lease(rooms: Rooms, before: WorkspaceState, progress: IndexProgr
         files = _FileSync(rooms, before)
         files.sync_files()
         until = rooms.documents.log_head()
+    if files.kept or derived:
+        send_documents(rooms)
     indexed = index_new_versions(rooms, progress=progress)
     at = rooms.clock.now()
     workspace.save_workspace_state(rooms.home, WorkspaceState(files.now_seen, at, tuple(files.refused), entries=until))

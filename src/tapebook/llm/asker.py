@@ -22,9 +22,9 @@ from typing import Any, Protocol
 import msgspec
 
 from tapebook.domain.canonical import canonical_json, sha256_hex
-from tapebook.domain.money import E6, decimal_text
 from tapebook.domain.run import Usage
 from tapebook.domain.text import plural
+from tapebook.domain.units import E6, decimal_text
 from tapebook.llm.port import TRANSIENT_FAULTS, Completion, Failure, Model, estimate_tokens
 
 # Prices are quoted for a million tokens.

@@ -10,7 +10,7 @@ import msgspec
 
 from tapebook.db import Database, Queries
 from tapebook.domain.canonical import sha256_hex
-from tapebook.domain.instants import DAY
+from tapebook.domain.units import DAY
 from tapebook.errors import StaleWriter
 from tapebook.log.event import Draft, Event
 

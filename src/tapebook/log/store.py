@@ -23,7 +23,7 @@ behind an event that says so (`ClockSetBack`); `verify` accepts no other step ba
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
@@ -31,7 +31,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Damaged, StaleWriter
 from tapebook.log.event import (
     GENESIS,
@@ -297,10 +297,22 @@ class Log:
         Whoever lost the lease unawares sees an old end, and cannot append to it.
         """
         held = self._held_heads.get(stream) if lease else None
-        known = held[1] if held and held[0] == lease else None if lease else self._ends.get(stream)
-        if known is not None:
-            return known
-        head = self._read_head(stream)
+        kept = held[1] if held and held[0] == lease else None if lease else self._ends.get(stream)
+        if kept is not None:
+            return kept
+        row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
+        head = Head(*row) if row else Head()
+        known, seq = self._changes.get(stream), head.seq
+        # Which kinds of events it got since it was looked at.
+        if known is None or seq < known.until:
+            self._changes[stream] = StreamChanges(seq, seq, {})
+        elif seq > known.until:
+            where = {"owner": stream.owner, "deployment": stream.deployment, "after": known.until, "until": seq}
+            rows = self._db.all(QUERIES.kinds_between, **where)
+            known.newest.update((kind, newest) for kind, newest, _ in rows)
+            # Rows that have left for a pack meanwhile could be of any kind.
+            known.first = known.first if sum(row[2] for row in rows) == seq - known.until else seq
+            known.until = seq
         if lease is not None:
             self._held_heads[stream] = lease, head
         elif self.reads_once:
@@ -315,22 +327,6 @@ class Log:
             yield
         finally:
             self.reads_once, self._ends = False, {}
-
-    def _read_head(self, stream: Stream) -> Head:
-        row = self._db.one(QUERIES.head, owner=stream.owner, deployment=stream.deployment)
-        head = Head(*row) if row else Head()
-        known, seq = self._changes.get(stream), head.seq
-        # Which kinds of events it got since it was looked at.
-        if known is None or seq < known.until:
-            self._changes[stream] = StreamChanges(seq, seq, {})
-        elif seq > known.until:
-            where = {"owner": stream.owner, "deployment": stream.deployment, "after": known.until, "until": seq}
-            rows = self._db.all(QUERIES.kinds_between, **where)
-            known.newest.update((kind, newest) for kind, newest, _ in rows)
-            # Rows that have left for a pack meanwhile could be of any kind.
-            known.first = known.first if sum(row[2] for row in rows) == seq - known.until else seq
-            known.until = seq
-        return head
 
     def _forget_changes(self) -> None:
         """After an append that was rolled back, what was read meanwhile may be of events that never were."""
@@ -358,13 +354,37 @@ class Log:
 
         The same when the lease is lost; without a lease, when somebody holds one.
         """
-        if self._joined:
-            return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
         try:
-            with self._db.transaction():
-                return self._append(stream, drafts, expected_seq=expected_seq, lease=lease)
+            with nullcontext() if self._joined else self._db.transaction():
+                # A fence holds to the end of its transaction, which may have several appends.
+                if lease is None or lease not in self._fenced:
+                    fence_write(self._db, stream, lease)
+                    self._fenced |= {lease} if lease and self._joined else set()
+                # What others wrote since is seen here, whatever was read before.
+                self._ends.pop(stream, None)
+                head, before = self.head(stream, lease=lease), list[Draft]()
+                if self._may_go_back is not None and is_clock_set_back(head.known_at, now := self._clock.now()):
+                    known_at = self._may_go_back(head.known_at, now)
+                    before = [set_back_draft(self._step_back(stream, head, known_at))]
+                    head = msgspec.structs.replace(head, known_at=known_at - 1)
+                if head.seq != expected_seq:
+                    raise stale_writer(stream, head.seq, expected_seq)
+                known_at = max(head.known_at + 1, self._clock.now())
+                events = chain_events(head.hash, [*before, *drafts], stream=stream, seq=head.seq, known_at=known_at)
+                self._write(stream, events)
+                known = self._changes[stream]
+                for event in events:
+                    known.newest[event.kind] = known.until = event.seq
+                if self.keyed is not None:
+                    self.keyed.note_events(events)
+                self.written += len(events)
+                if lease is not None and events:
+                    self._held_heads[stream] = lease, Head(events[-1].seq, events[-1].hash, events[-1].known_at)
+                self._ends.pop(stream, None)
+                return events[len(before) :]
         except BaseException:
-            self._forget_changes()
+            if not self._joined:
+                self._forget_changes()
             raise
 
     def restore_events(self, events: Iterable[Event]) -> None:
@@ -572,34 +592,6 @@ class Log:
                 if placed is None or self._db.many(QUERIES.remove, gone) != len(gone):
                     raise StaleWriter(f"somebody else moves old events of stream {stream.name}: they are left to them")
         return looked, len(links)
-
-    def _append(
-        self, stream: Stream, drafts: Sequence[Draft], *, expected_seq: int, lease: Lease | None
-    ) -> list[Event]:
-        # A fence holds to the end of its transaction, which may have several appends.
-        if lease is None or lease not in self._fenced:
-            fence_write(self._db, stream, lease)
-            self._fenced |= {lease} if lease and self._joined else set()
-        head, before = self.head(stream, lease=lease) if lease else self._read_head(stream), list[Draft]()
-        if self._may_go_back is not None and is_clock_set_back(head.known_at, now := self._clock.now()):
-            known_at = self._may_go_back(head.known_at, now)
-            before = [set_back_draft(self._step_back(stream, head, known_at))]
-            head = msgspec.structs.replace(head, known_at=known_at - 1)
-        if head.seq != expected_seq:
-            raise stale_writer(stream, head.seq, expected_seq)
-        known_at = max(head.known_at + 1, self._clock.now())
-        events = chain_events(head.hash, [*before, *drafts], stream=stream, seq=head.seq, known_at=known_at)
-        self._write(stream, events)
-        known = self._changes[stream]
-        for event in events:
-            known.newest[event.kind] = known.until = event.seq
-        if self.keyed is not None:
-            self.keyed.note_events(events)
-        self.written += len(events)
-        if lease is not None and events:
-            self._held_heads[stream] = lease, Head(events[-1].seq, events[-1].hash, events[-1].known_at)
-        self._ends.pop(stream, None)
-        return events[len(before) :]
 
     def _step_back(self, stream: Stream, head: Head, known_at: int) -> ClockSetBack:
         where = {"owner": stream.owner, "deployment": stream.deployment, "known_at": known_at}

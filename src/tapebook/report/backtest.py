@@ -40,8 +40,7 @@ from tapebook.backtest.summary import (
     stale_sentences,
 )
 from tapebook.domain.estimate import Estimate
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6
+from tapebook.domain.units import E6, iso_text
 
 SHOWN_CHUNKS = 4
 """Columns of a table over chunks that fit a terminal: the newest of them, and the rest is in the JSON."""

@@ -28,8 +28,7 @@ from tapebook.backtest.formats import (
 from tapebook.backtest.result import BacktestResult, ChunkResult, round_estimate, round_fixed
 from tapebook.backtest.summary import input_rows, stale_sentences
 from tapebook.domain.estimate import Estimate, mean_estimate, student_cdf, student_quantile
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6
+from tapebook.domain.units import E6, iso_text
 from tapebook.report.backtest import chunk_view
 
 # The ends of a 95 % interval rest on fifty of them each.

@@ -10,10 +10,9 @@ from tapebook.backtest.formats import usd_text
 from tapebook.backtest.home import backtest_homes
 from tapebook.book.totals import TradeTotals
 from tapebook.domain.agent import deployment_id
-from tapebook.domain.instants import DAY, HOUR, SECOND, floor_to_step, iso_text
-from tapebook.domain.money import E6, decimal_text
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural, short_line
+from tapebook.domain.units import DAY, E6, HOUR, SECOND, decimal_text, floor_to_step, iso_text
 from tapebook.home import DEMO_START
 from tapebook.lab.replay import ReplayReport, rebuild_packet, replay_runs
 from tapebook.report.comparison import PairedVerdict, compare_backtests

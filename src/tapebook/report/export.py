@@ -21,8 +21,7 @@ from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import SpendingTotals
 from tapebook.domain import views
 from tapebook.domain.agent import Deployment, deployment_id
-from tapebook.domain.instants import iso_text
-from tapebook.domain.money import E6
+from tapebook.domain.units import E6, iso_text
 from tapebook.errors import BadInput, StoreFailed
 from tapebook.history.exporter import atomic_file, check_file_place
 from tapebook.wiring import Rooms

@@ -37,9 +37,8 @@ from tapebook.backtest.summary import (
     spending_text,
     stale_sentences,
 )
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
-from tapebook.domain.money import E6, E8
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE, SECOND
 from tapebook.report.backtest import (
     CODE,
     baseline_table,

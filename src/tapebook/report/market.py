@@ -6,12 +6,11 @@ from typing import Any, Literal, TypedDict, cast
 import msgspec
 
 from tapebook.domain.agent import OWN_SUBSCRIPTIONS, Horizon, Subscriptions
-from tapebook.domain.instants import DAY, HOUR, iso_text
 from tapebook.domain.market import TRADED_KINDS, FeatureRow, Gap, Liquidity
-from tapebook.domain.money import E8
 from tapebook.domain.text import short_line
-from tapebook.tape.bars import finished_bars
-from tapebook.tape.features import liquidity_profile, regime_of, to_metrics
+from tapebook.domain.units import DAY, E8, HOUR, iso_text
+from tapebook.tape.bars import finished_bars, regime_of
+from tapebook.tape.features import liquidity_profile, to_metrics
 from tapebook.tape.registry import SUBJECT_STALE_AFTER_MS, macro_rows, prediction_rows, prediction_symbols
 from tapebook.tape.store import Tape
 from tapebook.tape.view import RecordedGap, View
@@ -90,7 +89,7 @@ def _price_and_features(tape: Tape, symbol: str, view: View) -> dict[str, Any]:
     price = None if mid is None else {"price": mid.price_e8 / E8, **_age_view(mid.bucket_ts, view, "mids")}
     found: dict[str, Any] = {"midPrice": price, "liquidityProfile": _liquidity_view(tape, symbol, view)}
     for name, family in _FEATURES.items():
-        row = tape.feature(family, symbol, view=view)
+        row = tape.newest(family, symbol, view=view)
         found[name] = None if row is None else _metrics(row) | _age_view(row.bucket_ts, view, "features")
     return found
 

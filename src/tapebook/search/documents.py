@@ -19,9 +19,9 @@ import msgspec
 from tapebook.db import Database, Queries
 from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import canonical_json, sha256_hex, short_id
-from tapebook.domain.instants import DAY, floor_to_step, iso_text
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import has_hidden_characters, quote_block, sanitise_lines
+from tapebook.domain.units import DAY, floor_to_step, iso_text
 from tapebook.errors import BadInput, UnknownName
 from tapebook.log import Draft, Event, Leases, Log, Projection, Stream, Write
 from tapebook.search.index import DocumentVersion

@@ -19,8 +19,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from tapebook.domain.instants import iso_text
 from tapebook.domain.text import escape_hidden_characters, redact_passwords
+from tapebook.domain.units import iso_text
 from tapebook.errors import ConfigError
 
 LOG_VARIABLE = "TAPEBOOK_LOG"

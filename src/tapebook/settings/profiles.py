@@ -36,9 +36,8 @@ from tapebook.domain.agent import (
     memory_setting_text,
     parse_memory,
 )
-from tapebook.domain.instants import DAY, MINUTE, SECOND
-from tapebook.domain.money import E6, to_units
 from tapebook.domain.text import has_hidden_characters
+from tapebook.domain.units import DAY, E6, MINUTE, SECOND, to_units
 from tapebook.errors import BadInput
 
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE, SECOND, parse_instant
 from tapebook.domain.market import FeatureRow, Gap, MidFrame, Observation, SubjectKind
+from tapebook.domain.units import MINUTE, SECOND, parse_instant
 from tapebook.tape.source import Fact, Sink, SourceContext, SourceProblem, SourceProgress
 
 if TYPE_CHECKING:

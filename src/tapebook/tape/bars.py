@@ -1,4 +1,4 @@
-"""Bars of any size: rolled up from what the tape has, the newest one, and whether it is finished.
+"""Bars of any size: rolled up from what the tape has, the newest one, whether it is finished, and their regime.
 
 Live there are minutes, and hours that were made of them; imported history has bars of one length. A range is rolled
 up from the finest bars it has and mixes no two lengths, except that a stored hour stands for its minutes, and
@@ -15,17 +15,29 @@ of:
 - where it has no midpoints at all (imported history), the moment itself, less the grace.
 
 `finished_bars` leaves out a bar whose end is not settled and names the minutes that are not.
+
+Regime tag of a window of closes:
+
+    trend_up / trend_down   last / first − 1 beyond ±0.5 % × sqrt(minutes of the window / 500)
+    chop                    otherwise
+    hivol / lowvol          standard deviation of log returns at or above / below 0.4 % × sqrt(a bar's minutes / 5)
+
+`classify_regime` is the function of seed 002 without the square roots: its defaults suit 100 five-minute bars and
+nothing else. Fewer than 12 closes are `unknown`. A price that is not positive is `unknown` to `classify_regime`; to
+`regime_of` the window cannot be classified: it is None, the null of a trade's tag.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import truediv
 from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle, Mid
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.tape.view import GRACE_MS, INTERVALS, NO_WATERMARK, View
 
 
@@ -92,20 +104,6 @@ class StoredBars(Protocol):
         ...
 
 
-def newest_bars(
-    tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View
-) -> tuple[tuple[Candle, ...], int]:
-    """The newest complete bars of a size, and when the last stored bar they are made of ended; 0 without any."""
-    end = view.as_of - view.as_of % (minutes * MINUTE)
-    since = end - count * minutes * MINUTE
-    for length in stored_lengths_dividing(tape, minutes):
-        stored = bars_of_length(tape, symbol, length, minutes=minutes, since=since, end=end, view=view)
-        found = tuple(roll_up(stored, granularity_sec=minutes * 60))
-        if is_finest(found, length, minutes=minutes, end=end):
-            return found, stored[-1].bucket_ts + stored[-1].granularity_sec * SECOND
-    return (), 0
-
-
 @lru_cache(maxsize=64)
 def lengths_dividing(minutes: int) -> tuple[int, ...]:
     """The lengths bars of a size can be made of, finest first."""
@@ -126,10 +124,23 @@ def stored_lengths_dividing(tape: StoredBars, minutes: int) -> Iterator[int]:
 def bars_of_length(
     tape: StoredBars, symbol: str, length: int, *, minutes: int, since: int, end: int, view: View
 ) -> list[Candle]:
-    """The stored bars of a length between two moments, of which those of a size are made."""
-    if minutes % 60 == 0 and length in _HOURS:
-        return _hours_and_minutes(tape, symbol, since=since, end=end, view=view)
-    return tape.candles(symbol, granularity_sec=length, since=since, until=end - length * SECOND, view=view)
+    """The stored bars of a length between two moments, of which those of a size are made.
+
+    Bars of whole hours are made of stored hours, and of the minutes of those that are missing.
+    """
+    if minutes % 60 or length not in _HOURS:
+        return tape.candles(symbol, granularity_sec=length, since=since, until=end - length * SECOND, view=view)
+    found, at = list[Candle](), since
+    hours = tape.candles(symbol, granularity_sec=_HOUR_SEC, since=since, until=end - HOUR, view=view)
+    for hour in (*hours, None):
+        before = end if hour is None else hour.bucket_ts
+        if at < before:
+            last = before - MINUTE
+            found += tape.candles(symbol, granularity_sec=_MINUTE_SEC, since=at, until=last, view=view)
+        if hour is not None:
+            found.append(hour)
+            at = hour.bucket_ts + HOUR
+    return found
 
 
 def bars_from_length(
@@ -167,21 +178,6 @@ def newest_bar(tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[i
         if best is not None:
             return best
     return None
-
-
-def _hours_and_minutes(tape: StoredBars, symbol: str, *, since: int, end: int, view: View) -> list[Candle]:
-    """Stored hours in order, with the minutes of those that are missing."""
-    found, at = list[Candle](), since
-    hours = tape.candles(symbol, granularity_sec=_HOUR_SEC, since=since, until=end - HOUR, view=view)
-    for hour in (*hours, None):
-        before = end if hour is None else hour.bucket_ts
-        if at < before:
-            last = before - MINUTE
-            found += tape.candles(symbol, granularity_sec=_MINUTE_SEC, since=at, until=last, view=view)
-        if hour is not None:
-            found.append(hour)
-            at = hour.bucket_ts + HOUR
-    return found
 
 
 class ObservedBars(Protocol):
@@ -274,3 +270,75 @@ def decision_moment(
 def _heard_until(tape: ObservedBars, symbol: str, view: View) -> int:
     mid = tape.newest(Mid, symbol, view=view)
     return (view.as_of if mid is None else mid.bucket_ts) - GRACE_MS
+
+
+# An hour of five-minute bars; fewer make no trend.
+MIN_BARS = 12
+_TREND, _VOLATILE = 0.005, 0.004
+# What these thresholds belong to: a hundred bars of five minutes.
+_BAR_SEC, _WINDOW_MS = 300, 500 * MINUTE
+
+
+def classify_regime(
+    closes: Sequence[float], *, trend_threshold: float = _TREND, vol_threshold: float = _VOLATILE
+) -> str:
+    """One of trend_up_lowvol, trend_up_hivol, trend_down_lowvol, trend_down_hivol, chop_lowvol, chop_hivol, unknown."""
+    if len(closes) < MIN_BARS or not all(map(math.isfinite, closes)) or min(closes) <= 0:
+        return "unknown"
+    returns = list(map(math.log, map(truediv, closes[1:], closes)))
+    return _regime_tag(closes, returns, trend=trend_threshold, volatile=vol_threshold)
+
+
+def regime_of(bars: Sequence[Candle]) -> str | None:
+    """The tag of a window of bars of one size, by thresholds of that size; None when it cannot be classified."""
+    return RegimeClassifier()(tuple(bars))
+
+
+class RegimeClassifier:
+    """The tags of windows of bars that move on: the returns of all but the newest bar are known from before.
+
+    A cache of the last window: another one is compared with it bar by bar. `scaled` is False for packets of
+    renderer 2, whose thresholds are those of five minutes whatever the bars are, and to whom a bad price is unknown.
+    """
+
+    def __init__(self, *, scaled: bool = True) -> None:
+        self._scaled = scaled
+        self._kept: tuple[tuple[Candle, ...], tuple[float, ...], tuple[float, ...]] = ((), (), ())
+
+    def __call__(self, bars: tuple[Candle, ...]) -> str | None:
+        """The tag of a window."""
+        before, closes, returns = self._kept
+        if returns and bars and bars[-1].close_e8 > 0 and before[1:] == bars[:-1]:
+            close = bars[-1].close_e8 / 1e8
+            returns = (*returns[1:], math.log(close / closes[-1]))
+            closes = (*closes[1:], close)
+        else:
+            prices = []
+            for bar in bars:
+                prices.append(bar.close_e8 / 1e8)
+            closes, returns = tuple(prices), ()
+            if min(closes, default=0) > 0:
+                returns = tuple(map(math.log, map(truediv, closes[1:], closes)))
+        self._kept = bars, closes, returns
+        if len(closes) < MIN_BARS:
+            return "unknown"
+        if not returns:
+            return None if self._scaled else "unknown"
+        if not self._scaled:
+            return _regime_tag(closes, returns, trend=_TREND, volatile=_VOLATILE)
+        length = bars[-1].granularity_sec
+        window_ms = bars[-1].bucket_ts + length * SECOND - bars[0].bucket_ts
+        trend, volatile = _TREND * math.sqrt(window_ms / _WINDOW_MS), _VOLATILE * math.sqrt(length / _BAR_SEC)
+        return _regime_tag(closes, returns, trend=trend, volatile=volatile)
+
+
+def _regime_tag(closes: Sequence[float], returns: Sequence[float], *, trend: float, volatile: float) -> str:
+    # Not last / first - 1: there 199 / 200 rounds to just beyond -0.5 %, and a half percent down would be a trend.
+    change = (closes[-1] - closes[0]) / closes[0]
+    way = "trend_up" if change > trend else "trend_down" if change < -trend else "chop"
+    mean, squares = math.fsum(returns) / len(returns), []
+    for each in returns:
+        squares.append((each - mean) ** 2)
+    # The sample standard deviation (n − 1).
+    deviation = math.sqrt(math.fsum(squares) / (len(returns) - 1))
+    return f"{way}_{'hivol' if deviation >= volatile else 'lowvol'}"

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from tapebook.db import Row
-from tapebook.domain.instants import iso_text
+from tapebook.domain.units import iso_text
 from tapebook.errors import Damaged
 from tapebook.tape.families import Family
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 import msgspec
 
 from tapebook.db import Queries, Row
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -27,6 +26,7 @@ from tapebook.domain.market import (
     PredictedFunding,
     RegistryRecord,
 )
+from tapebook.domain.units import HOUR, MINUTE, SECOND
 
 CHUNK_BUCKETS = 20
 """Buckets per chunk, unless a family says otherwise: fewer write faster, more read faster (docs/decisions/0006)."""

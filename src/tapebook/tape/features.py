@@ -65,20 +65,16 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, PredictedFunding, SettledFunding
-from tapebook.domain.money import E12, decimal_text, divide_half_even
+from tapebook.domain.units import DAY, E12, HOUR, MINUTE, SECOND, decimal_text, divide_half_even
 from tapebook.tape.price_features import (
     HOURS_TO_DAY,
     TO_YEAR,
-    RegimeClassifier,
     Returns,
     SlidingReturns,
     VolatilityProfile,
     WindowVolatility,
-    classify_regime,
     ended_bars,
-    regime_of,
     volatility_of,
     volatility_profile,
     volatility_regime,
@@ -90,13 +86,11 @@ __all__ = [
     "FundingPressure",
     "LiquidityProfile",
     "PositioningPressure",
-    "RegimeClassifier",
     "SlidingReturns",
     "VenueRate",
     "VolatilityProfile",
     "WindowVolatility",
     "changed_enough",
-    "classify_regime",
     "full_day_lines",
     "funding_input",
     "funding_pressure",
@@ -106,7 +100,6 @@ __all__ = [
     "positioning_line",
     "positioning_of",
     "positioning_pressure",
-    "regime_of",
     "settled_funding",
     "settled_pressure",
     "settled_rate_8h_e12",
@@ -496,13 +489,55 @@ def to_metrics(feature: Feature) -> Metrics:
     """The metrics of a feature; what is not known is None. A number that is not finite is a ValueError."""
     match feature:
         case LiquidityProfile():
-            return _liquidity_metrics(feature)
+            return {
+                "spreadBps": _decimal(feature.spread_bps, 3),
+                "depthUsd01Pct": _decimal(feature.depth_usd_10bps, 0),
+                "depthUsd05Pct": _decimal(feature.depth_usd_50bps, 0),
+                "depthUsd1Pct": _decimal(feature.depth_usd_100bps, 0),
+                "imbalance": _decimal(feature.imbalance, 3),
+                "spreadChange24hPct": _decimal(feature.spread_change_24h_pct, 1),
+                "depthChange24hPct": _decimal(feature.depth_change_24h_pct, 1),
+                "booksUsed": feature.books_used,
+                "regime": feature.regime,
+            }
         case FundingPressure():
-            return _funding_metrics(feature)
+            venues = {f"fundingRate8h{each.venue}": _rate(each.rate_8h_e12) for each in feature.venues}
+            return {
+                "fundingRate1h": _rate(feature.rate_1h_e12),
+                "fundingRate8h": _rate(feature.rate_8h_e12),
+                "fundingRateAnnual": _rate(feature.rate_annual_e12, digits=6),
+                "premium": _rate(feature.premium_e12),
+                **venues,
+                "venueSpread8h": _rate(feature.venue_spread_8h_e12),
+                "aboveOtherVenues8h": _rate(feature.above_other_venues_8h_e12),
+                "openInterestChange1hPct": _decimal(feature.open_interest_change_1h_pct, 2),
+                "openInterestChange24hPct": _decimal(feature.open_interest_change_24h_pct, 2),
+                "regime": feature.regime,
+            }
         case VolatilityProfile():
-            return _volatility_metrics(feature)
+            hour, day = feature.hour, feature.day
+            return {
+                "realizedVol1h": _decimal(hour.realised, 6),
+                "annualizedVol1h": _decimal(hour.annualised, 4),
+                "parkinsonVol1h": _decimal(hour.parkinson, 6),
+                "minutesUsed1h": hour.minutes_used,
+                "realizedVol24h": _decimal(day.realised, 6),
+                "annualizedVol24h": _decimal(day.annualised, 4),
+                "parkinsonVol24h": _decimal(day.parkinson, 6),
+                "minutesUsed24h": day.minutes_used,
+                "volRatio1hTo24h": _decimal(feature.ratio, 3),
+                "regime": feature.regime,
+            }
         case PositioningPressure():
-            return _positioning_metrics(feature)
+            return {
+                "direction": feature.direction,
+                "score": _decimal(feature.score, 3),
+                "confidence": _decimal(feature.confidence, 3),
+                "momentumZ": _decimal(feature.momentum_z, 2),
+                "momentum": _decimal(feature.momentum, 3),
+                "funding": _decimal(feature.funding, 3),
+                "imbalance": _decimal(feature.imbalance, 3),
+            }
 
 
 def volatility_line(profile: VolatilityProfile) -> str | None:
@@ -558,64 +593,6 @@ def _positioning_line(figures: tuple[str, float, float, float], funding: float |
 def metrics_json(feature: Feature) -> str:
     """The metrics as canonical JSON: sorted keys, no spaces."""
     return canonical_json(to_metrics(feature)).decode()
-
-
-def _liquidity_metrics(profile: LiquidityProfile) -> Metrics:
-    return {
-        "spreadBps": _decimal(profile.spread_bps, 3),
-        "depthUsd01Pct": _decimal(profile.depth_usd_10bps, 0),
-        "depthUsd05Pct": _decimal(profile.depth_usd_50bps, 0),
-        "depthUsd1Pct": _decimal(profile.depth_usd_100bps, 0),
-        "imbalance": _decimal(profile.imbalance, 3),
-        "spreadChange24hPct": _decimal(profile.spread_change_24h_pct, 1),
-        "depthChange24hPct": _decimal(profile.depth_change_24h_pct, 1),
-        "booksUsed": profile.books_used,
-        "regime": profile.regime,
-    }
-
-
-def _funding_metrics(pressure: FundingPressure) -> Metrics:
-    venues = {f"fundingRate8h{each.venue}": _rate(each.rate_8h_e12) for each in pressure.venues}
-    return {
-        "fundingRate1h": _rate(pressure.rate_1h_e12),
-        "fundingRate8h": _rate(pressure.rate_8h_e12),
-        "fundingRateAnnual": _rate(pressure.rate_annual_e12, digits=6),
-        "premium": _rate(pressure.premium_e12),
-        **venues,
-        "venueSpread8h": _rate(pressure.venue_spread_8h_e12),
-        "aboveOtherVenues8h": _rate(pressure.above_other_venues_8h_e12),
-        "openInterestChange1hPct": _decimal(pressure.open_interest_change_1h_pct, 2),
-        "openInterestChange24hPct": _decimal(pressure.open_interest_change_24h_pct, 2),
-        "regime": pressure.regime,
-    }
-
-
-def _volatility_metrics(profile: VolatilityProfile) -> Metrics:
-    hour, day = profile.hour, profile.day
-    return {
-        "realizedVol1h": _decimal(hour.realised, 6),
-        "annualizedVol1h": _decimal(hour.annualised, 4),
-        "parkinsonVol1h": _decimal(hour.parkinson, 6),
-        "minutesUsed1h": hour.minutes_used,
-        "realizedVol24h": _decimal(day.realised, 6),
-        "annualizedVol24h": _decimal(day.annualised, 4),
-        "parkinsonVol24h": _decimal(day.parkinson, 6),
-        "minutesUsed24h": day.minutes_used,
-        "volRatio1hTo24h": _decimal(profile.ratio, 3),
-        "regime": profile.regime,
-    }
-
-
-def _positioning_metrics(pressure: PositioningPressure) -> Metrics:
-    return {
-        "direction": pressure.direction,
-        "score": _decimal(pressure.score, 3),
-        "confidence": _decimal(pressure.confidence, 3),
-        "momentumZ": _decimal(pressure.momentum_z, 2),
-        "momentum": _decimal(pressure.momentum, 3),
-        "funding": _decimal(pressure.funding, 3),
-        "imbalance": _decimal(pressure.imbalance, 3),
-    }
 
 
 def _rate(value_e12: int | None, *, digits: int = _RATE_DIGITS) -> str | None:

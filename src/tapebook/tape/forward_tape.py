@@ -19,8 +19,8 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from tapebook.db import Database
-from tapebook.domain.instants import DAY, HOUR, SECOND
 from tapebook.domain.market import Candle, Gap, Mid, MidFrame, Observation, SubjectKind
+from tapebook.domain.units import DAY, HOUR, SECOND
 from tapebook.log.store import LogClock
 from tapebook.tape.bars import (
     BAR_LENGTHS,
@@ -29,7 +29,6 @@ from tapebook.tape.bars import (
     lengths_counted_as,
     lengths_dividing,
     newest_bar,
-    newest_bars,
 )
 from tapebook.tape.families import (
     BOOKS,
@@ -341,7 +340,7 @@ class ForwardTape(Tape):
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
         """The newest complete bars of a size; those that were there before are the same objects again."""
         if view.watermark < self._head[0]:
-            return newest_bars(self, symbol, minutes=minutes, count=count, view=view)[0]
+            return super().bars_and_end(symbol, minutes=minutes, count=count, view=view)[0]
         step = minutes * 60 * SECOND
         end = view.as_of - view.as_of % step
         strips = self._strips.get((symbol, minutes, count))

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle, FundingRate, SettledFunding
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 from tapebook.tape.features import (
     SETTLED_BACK_MS,
     PositioningPressure,

@@ -1,4 +1,4 @@
-"""Features of prices: returns, volatility and regime, each a pure function of what was known.
+"""Features of prices: returns and volatility, each a pure function of what was known.
 
 Returns. The move over missing bars is one return: for a price without drift the expected square of a move over k
 minutes is k times that of one minute, so the sum of squares stays right whether the missing minutes were quiet or
@@ -19,16 +19,6 @@ one length. The move over a gap is one jump in the Parkinson sum too: without th
 realised figure. A window counts when its closes span three quarters of it and give returns for half of the bars it
 has room for, and at least four; otherwise its figures are None. So an hour needs bars of 15 minutes or less, a day
 bars of 4 hours or less. `minutes_used` is how many minutes the returns stand for.
-
-Regime tag of a window of closes:
-
-    trend_up / trend_down   last / first − 1 beyond ±0.5 % × sqrt(minutes of the window / 500)
-    chop                    otherwise
-    hivol / lowvol          standard deviation of log returns at or above / below 0.4 % × sqrt(a bar's minutes / 5)
-
-`classify_regime` is the function of seed 002 without the square roots: its defaults suit 100 five-minute bars and
-nothing else. Fewer than 12 closes are `unknown`. A price that is not positive is `unknown` to `classify_regime`; to
-`regime_of` the window cannot be classified: it is None, the null of a trade's tag.
 """
 
 import math
@@ -36,13 +26,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ldexp, log
-from operator import attrgetter, truediv
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 
 _PARKINSON = 4 * math.log(2)
 _UNIT_BITS = 200
@@ -251,74 +241,3 @@ def _window_volatility(returns: Returns, span: int, *, end: int) -> WindowVolati
     return WindowVolatility(
         used, realised, realised * TO_YEAR[span], math.sqrt(returns.range_sum(first) * span / covered)
     )
-
-
-# An hour of five-minute bars; fewer make no trend.
-MIN_BARS = 12
-_TREND, _VOLATILE = 0.005, 0.004
-# What these thresholds belong to: a hundred bars of five minutes.
-_BAR_SEC, _WINDOW_MS = 300, 500 * MINUTE
-
-
-def classify_regime(
-    closes: Sequence[float], *, trend_threshold: float = _TREND, vol_threshold: float = _VOLATILE
-) -> str:
-    """One of trend_up_lowvol, trend_up_hivol, trend_down_lowvol, trend_down_hivol, chop_lowvol, chop_hivol, unknown."""
-    if len(closes) < MIN_BARS or not all(map(math.isfinite, closes)) or min(closes) <= 0:
-        return "unknown"
-    return _regime_tag(closes, _log_returns(closes), trend=trend_threshold, volatile=vol_threshold)
-
-
-def regime_of(bars: Sequence[Candle]) -> str | None:
-    """The tag of a window of bars of one size, by thresholds of that size; None when it cannot be classified."""
-    return RegimeClassifier()(tuple(bars))
-
-
-class RegimeClassifier:
-    """The tags of windows of bars that move on: the returns of all but the newest bar are known from before.
-
-    A cache of the last window: another one is compared with it bar by bar. `scaled` is False for packets of
-    renderer 2, whose thresholds are those of five minutes whatever the bars are, and to whom a bad price is unknown.
-    """
-
-    def __init__(self, *, scaled: bool = True) -> None:
-        self._scaled = scaled
-        self._kept: tuple[tuple[Candle, ...], tuple[float, ...], tuple[float, ...]] = ((), (), ())
-
-    def __call__(self, bars: tuple[Candle, ...]) -> str | None:
-        """The tag of a window."""
-        before, closes, returns = self._kept
-        if returns and bars and bars[-1].close_e8 > 0 and before[1:] == bars[:-1]:
-            close = bars[-1].close_e8 / 1e8
-            returns = (*returns[1:], math.log(close / closes[-1]))
-            closes = (*closes[1:], close)
-        else:
-            closes = tuple([bar.close_e8 / 1e8 for bar in bars])
-            returns = tuple(_log_returns(closes)) if min(closes, default=0) > 0 else ()
-        self._kept = bars, closes, returns
-        if len(closes) < MIN_BARS:
-            return "unknown"
-        if not returns:
-            return None if self._scaled else "unknown"
-        if not self._scaled:
-            return _regime_tag(closes, returns, trend=_TREND, volatile=_VOLATILE)
-        trend = _TREND * math.sqrt((bars[-1].end - bars[0].bucket_ts) / _WINDOW_MS)
-        volatile = _VOLATILE * math.sqrt(bars[-1].granularity_sec / _BAR_SEC)
-        return _regime_tag(closes, returns, trend=trend, volatile=volatile)
-
-
-def _regime_tag(closes: Sequence[float], returns: Sequence[float], *, trend: float, volatile: float) -> str:
-    # Not last / first - 1: there 199 / 200 rounds to just beyond -0.5 %, and a half percent down would be a trend.
-    change = (closes[-1] - closes[0]) / closes[0]
-    way = "trend_up" if change > trend else "trend_down" if change < -trend else "chop"
-    return f"{way}_{'hivol' if _standard_deviation(returns) >= volatile else 'lowvol'}"
-
-
-def _log_returns(closes: Sequence[float]) -> list[float]:
-    return list(map(math.log, map(truediv, closes[1:], closes)))
-
-
-def _standard_deviation(returns: Sequence[float]) -> float:
-    """Sample standard deviation (n − 1)."""
-    mean = math.fsum(returns) / len(returns)
-    return math.sqrt(math.fsum([(each - mean) ** 2 for each in returns]) / (len(returns) - 1))

@@ -21,7 +21,6 @@ from math import isfinite
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -32,7 +31,7 @@ from tapebook.domain.market import (
     Observation,
     PredictedFunding,
 )
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, SECOND
 
 NEIGHBOURHOOD_MS = HOUR
 """How far from a late bar its neighbours may lie."""

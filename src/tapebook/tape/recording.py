@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from tapebook.db import Database, Queries
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy, Damaged, StoreFailed
 from tapebook.tape.seals import SealWriter
 

@@ -45,16 +45,16 @@ class RecoveredTape(msgspec.Struct, frozen=True):
     seq: int
 
 
-def encode_catalogue(db: Database, *, seq: int) -> tuple[str, bytes]:
-    """The small tables of a tape at a commit, and the key under which the archive keeps them."""
+def encode_catalogue(db: Database, *, seq: int, newest: str = "") -> tuple[str, bytes] | None:
+    """The small tables of a tape at a commit, and the key under which the archive keeps them.
+
+    None when the `newest` key there names the same rows, whatever commit the tape had reached.
+    """
     tables: Catalogue = {table: db.all(query) for table, (query, _) in _TABLES.items()}
     content = msgspec.json.encode(tables)
-    return f"{CATALOGUES}{seq:012d}-{sha256_hex(content)}.json.z", zlib.compress(content, 9)
-
-
-def is_same_catalogue(key: str, other: str) -> bool:
-    """Whether two keys name the same rows, whatever commit the tape had reached."""
-    return key.rpartition("-")[2] == other.rpartition("-")[2]
+    name = f"{sha256_hex(content)}.json.z"
+    # Compressing takes longer than all the rest, and most hours change nothing.
+    return None if newest.endswith(name) else (f"{CATALOGUES}{seq:012d}-{name}", zlib.compress(content, 9))
 
 
 def decode_catalogue(key: str, content: bytes) -> Catalogue:

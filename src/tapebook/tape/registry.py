@@ -24,9 +24,9 @@ import msgspec
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import OWN
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import HOUR, iso_text
 from tapebook.domain.market import TRADED_KINDS, Delisting, FeatureRow, MidFrame, Observation, RegistryRecord
 from tapebook.domain.text import short_line
+from tapebook.domain.units import HOUR, iso_text
 from tapebook.errors import UnknownName
 from tapebook.tape.families import CommitStamp
 from tapebook.tape.seals import rows_digest
@@ -342,7 +342,7 @@ def prediction_rows(
     subject = prediction_subject(symbol)
     found = {}
     for channel in channels:
-        row = tape.feature(channel, subject, view=view) if tape.has_channel(channel) else None
+        row = tape.newest(channel, subject, view=view) if tape.has_channel(channel) else None
         if row is not None:
             found[channel] = _context_row(row)
     return found
@@ -386,12 +386,12 @@ def macro_rows(
         for channel in channels:
             # Rows are hourly: mostly the newest are found without going through all of a month.
             recent = max(since, view.as_of - 2 * most * HOUR)
-            rows = tape.features_since(channel, subject, since=recent, view=view)
+            rows = tape.facts(channel, subject, since=recent, view=view)
             if len(rows) < most and recent > since:
-                rows = tape.features_since(channel, subject, since=since, view=view)
+                rows = tape.facts(channel, subject, since=since, view=view)
             newest = rows[-most:]
             # What was said last stands for itself, however long ago: it is told to be stale.
-            if not newest and (stale := tape.feature(channel, subject, view=view)) is not None:
+            if not newest and (stale := tape.newest(channel, subject, view=view)) is not None:
                 newest = [stale]
             found += map(_context_row, reversed(newest))
     return found

@@ -62,21 +62,20 @@ class ArchivedRows:
     def rows_with_archived(self, family: Family, query: Query, *, first: int, last: int, **params: Any) -> list[Row]:
         """The rows of a query from the database and, where chunks were archived, from the archive, in bucket order."""
         rows = self._db.all(query, **params)
-        return self.with_archived(rows, family, query, first=first, last=last, **params)
-
-    def with_archived(
-        self, rows: list[Row], family: Family, query: Query, *, first: int, last: int, **params: Any
-    ) -> list[Row]:
-        """Rows that a query found in the database, and with them those it finds in archived chunks, in bucket order.
-
-        The note of an archived chunk is read after the rows: a chunk that leaves in between is seen twice, never lost.
-        """
+        # Behind the rows: a chunk that leaves in between is seen twice, never lost.
         where = {"table_name": family.table, "granularity_sec": params.get("granularity_sec", 0)}
-        archived = self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)
-        if not archived:
-            return rows
+        notes = self._db.all(_QUERIES.archived, first_chunk=first, last_chunk=last, **where)
+        return self.add_archived(rows, notes, family, query=query, **params) if notes else rows
+
+    def add_archived(
+        self, rows: list[Row], notes: Sequence[Row], family: Family, *, query: Query, **params: Any
+    ) -> list[Row]:
+        """Rows that a query found in the database, and those it finds in archived chunks, in bucket order.
+
+        `notes` name the chunks and where they are.
+        """
         wanted: dict[str, set[int]] = {}
-        for chunk, key in archived:
+        for chunk, key in notes:
             wanted.setdefault(key, set()).add(chunk)
         away = self._scratch_with(family, wanted).all(query, **params)
         # Archived rows are older than those still here, so of one bucket they come first.

@@ -17,8 +17,8 @@ from operator import itemgetter
 import msgspec
 
 from tapebook.db import Database, Queries, Query, Row
-from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
+from tapebook.domain.units import iso_text
 from tapebook.errors import Damaged
 from tapebook.log import Finding
 from tapebook.tape.families import ALL_FAMILIES, Family

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from tapebook.db import Database, Queries
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Gap, MidFrame, Observation, SubjectKind
+from tapebook.domain.units import MINUTE
 from tapebook.tape.families import POSITIONING, PRESSURE, VOLATILITY, Family
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ of its bucket. Rows that left for the archive are read from there (`retention.py
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 from tapebook.db import Database, Queries, Row
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tapebook.domain.market import (
     AssetContext,
     Candle,
@@ -30,8 +29,9 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 from tapebook.log.store import AcceptSetBack, LogClock, is_clock_set_back
-from tapebook.tape.bars import BAR_LENGTHS, newest_bar, newest_bars, stored_lengths_dividing
+from tapebook.tape.bars import BAR_LENGTHS, bars_of_length, is_finest, newest_bar, roll_up, stored_lengths_dividing
 from tapebook.tape.families import (
     ALL_FAMILIES,
     CANDLES,
@@ -373,23 +373,19 @@ class Tape:
         found = [self._newest(family, symbol, until=view.as_of, view=view) for family in own]
         return [row for row in found if row is not None]
 
-    def newest(self, kind: type[Fact], symbol: str, *, view: View) -> Fact | None:
-        """The newest fact of a kind about a symbol."""
-        found: Fact | None = self._newest(FAMILY_OF_TYPE[kind], symbol, until=view.as_of, view=view)
-        return found
-
-    def feature(self, family: str, symbol: str, *, view: View) -> FeatureRow | None:
-        """The newest derived row of a family about a symbol."""
-        found: FeatureRow | None = self._newest(self._features[family], symbol, until=view.as_of, view=view)
+    @overload
+    def newest(self, kind: type[Fact], symbol: str, *, view: View) -> Fact | None: ...
+    @overload
+    def newest(self, kind: str, symbol: str, *, view: View) -> FeatureRow | None: ...
+    def newest(self, kind: type[Fact] | str, symbol: str, *, view: View) -> Fact | FeatureRow | None:
+        """The newest fact of a kind about a symbol, or its newest row of a channel of features."""
+        family = self._features[kind] if isinstance(kind, str) else FAMILY_OF_TYPE[kind]
+        found: Fact | FeatureRow | None = self._newest(family, symbol, until=view.as_of, view=view)
         return found
 
     def has_channel(self, *channels: str) -> bool:
         """Whether feature rows of any of these channels can be on this tape: a source that brings them is known."""
         return not self._features.keys().isdisjoint(channels)
-
-    def features_since(self, family: str, symbol: str, *, since: int, view: View) -> list[FeatureRow]:
-        """The rows of a family about a symbol since a moment, oldest first."""
-        return self._between(self._features[family], symbol, since=since, until=view.as_of, view=view)
 
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
         """The rate that was settled at one hour, as far as it was known."""
@@ -400,9 +396,14 @@ class Tape:
         """A symbol's midpoints between two moments, oldest first."""
         return self._between(MIDS, symbol, since=since, until=until, view=view)
 
-    def facts(self, kind: type[Fact], symbol: str, *, since: int, view: View) -> list[Fact]:
-        """A symbol's facts of a kind since a moment, oldest first."""
-        return self._between(FAMILY_OF_TYPE[kind], symbol, since=since, until=view.as_of, view=view)
+    @overload
+    def facts(self, kind: type[Fact], symbol: str, *, since: int, view: View) -> list[Fact]: ...
+    @overload
+    def facts(self, kind: str, symbol: str, *, since: int, view: View) -> list[FeatureRow]: ...
+    def facts(self, kind: type[Fact] | str, symbol: str, *, since: int, view: View) -> list[Any]:
+        """A symbol's facts of a kind, or its rows of a channel of features, since a moment, oldest first."""
+        family = self._features[kind] if isinstance(kind, str) else FAMILY_OF_TYPE[kind]
+        return self._between(family, symbol, since=since, until=view.as_of, view=view)
 
     def predicted_funding(self, symbol: str, *, since: int, view: View) -> list[PredictedFunding]:
         """What each venue announced last since a moment, by venue."""
@@ -428,8 +429,15 @@ class Tape:
         return self.bars_and_end(symbol, minutes=minutes, count=count, view=view)[0]
 
     def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
-        """The newest bars of a size, and when the last stored bar they are made of ended."""
-        return newest_bars(self, symbol, minutes=minutes, count=count, view=view)
+        """The newest complete bars of a size, and when the last stored bar they are made of ended; 0 without any."""
+        end = view.as_of - view.as_of % (minutes * MINUTE)
+        since = end - count * minutes * MINUTE
+        for length in stored_lengths_dividing(self, minutes):
+            stored = bars_of_length(self, symbol, length, minutes=minutes, since=since, end=end, view=view)
+            found = tuple(roll_up(stored, granularity_sec=minutes * 60))
+            if is_finest(found, length, minutes=minutes, end=end):
+                return found, stored[-1].bucket_ts + stored[-1].granularity_sec * SECOND
+        return (), 0
 
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
@@ -535,9 +543,11 @@ class Tape:
                     chunk = max(here, away)
                     continue
             if not found or found[-1][-1]:
-                found = self._cold.with_archived(
-                    found, family, family.queries.newest, first=chunk - 1, last=chunk, chunk=chunk, **where
-                )
+                chunks = {"first_chunk": chunk - 1, "last_chunk": chunk, "granularity_sec": granularity_sec}
+                notes = self._db.all(_QUERIES.archived, table_name=family.table, **chunks)
+                if notes:
+                    query = family.queries.newest
+                    found = self._cold.add_archived(found, notes, family, query=query, chunk=chunk, **where)
             if found:
                 fact = family.make(symbol, *found[-1][:-1])
                 return fact if since is None or fact.bucket_ts >= since else None
@@ -558,13 +568,14 @@ class Tape:
         if symbol_id is None or until < since:
             return []
         span = granularity_sec * family.span_per_granularity or family.span_ms
-        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "since": since, "until": until}
+        where = {"symbol_id": symbol_id, "since": since, "until": until}
         where |= {"as_of": view.as_of, "watermark": view.watermark}
-        first, last = since // span, until // span
-        where |= {"first_chunk": first, "last_chunk": last}
+        chunks = {"first_chunk": since // span, "last_chunk": until // span, "granularity_sec": granularity_sec}
+        where |= chunks
         rows = self._db.all(family.queries.between, **where)
-        if not rows or rows[0][-1]:
-            rows = self._cold.with_archived(rows, family, family.queries.between, first=first, last=last, **where)
+        # Notes are read behind the rows: a chunk that leaves in between is seen twice, never lost.
+        if (not rows or rows[0][-1]) and (notes := self._db.all(_QUERIES.archived, table_name=family.table, **chunks)):
+            rows = self._cold.add_archived(rows, notes, family, query=family.queries.between, **where)
         if len(set(map(family.bucket_of, rows))) < len(rows):
             rows = list({row[: family.key_width]: row for row in rows}.values())
         facts, make = [], family.make

@@ -9,8 +9,8 @@ import re
 
 import msgspec
 
-from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Gap
+from tapebook.domain.units import SECOND
 from tapebook.errors import BadInput
 from tapebook.tape.source import SourceProblem
 

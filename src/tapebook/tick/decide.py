@@ -1,4 +1,4 @@
-"""One decision: which one (`Slot`), the stored answer, the limits, and what the answer comes to (`Decision`).
+"""One decision: which one (`Slot`), its answer, its limits, what the answer comes to (`Decision`), and its record.
 
 Answers of models are stored by what was asked (`store_answer`), so that whoever takes a decision over does not pay
 again. The key is the packet with the engine's identity (model, parameters, prompt). An engine without an identity
@@ -7,15 +7,35 @@ database, so they belong to the thread that has its connection; only the engine 
 
 Limits are what the guard must know of the account: read when a reply is evaluated (`limits_now`) and once more when
 an order leaves (`limits_at_send`).
+
+`record_decision` writes a decision and the orders it intends, in one transaction, before anything leaves. Packet, reply
+and a model's reasoning go to the archive, or to the spool until it can be written again. When neither can be written
+the run has no key: replay makes the packet again, and a model's reply is in the book already. The orders of a dry run
+are written as such and have ended with that: nobody ever finds one to send. Runs that never got a packet are
+recorded too, not dropped (`record_unmade_runs`): a slot that expired, or one that could not be prepared.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+from operator import attrgetter
+from typing import Literal
 
 import msgspec
 
 from tapebook.book.decision_queue import StoredReply
-from tapebook.book.events import decision_run_id
+from tapebook.book.events import (
+    OrderDryRun,
+    OrderIntended,
+    RunDecided,
+    decision_run_id,
+    draft_event,
+    late_event,
+    orders_for_actions,
+    run_status,
+)
 from tapebook.book.materializer import day_start
+from tapebook.book.store import Book
 from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.decision import (
     EngineAnswer,
@@ -30,18 +50,21 @@ from tapebook.decision import (
 )
 from tapebook.domain.agent import AgentProfile, Deployment, is_dry_run
 from tapebook.domain.canonical import canonical_json, sha256_hex
-from tapebook.domain.instants import DAY, floor_to_step
 from tapebook.domain.market import Mid
-from tapebook.domain.money import E6, decimal_text
 from tapebook.domain.order import Order
 from tapebook.domain.packet import Packet
 from tapebook.domain.position import Portfolio
-from tapebook.domain.run import Action, Activity, Trigger, Usage, Verdict, Vote
+from tapebook.domain.run import Action, Activity, DecisionRun, RunStatus, Trigger, Usage, Verdict, Vote
 from tapebook.domain.text import short_line
+from tapebook.domain.units import DAY, E6, decimal_text, floor_to_step, iso_text, notional_usd_e6, short_price
 from tapebook.errors import Fix
+from tapebook.log import Draft
+from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.prepare import OptionalReads, safe_causes
+from tapebook.tick.memory import moment_drafts
+from tapebook.tick.prepare import OptionalReads, log_causes, safe_causes, watermarks_now
 from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.tick.trust import slot_mark
 from tapebook.wiring import Rooms
 
 
@@ -85,44 +108,30 @@ class MarketCut(msgspec.Struct, frozen=True):
     shelf: MarketCache | None = None
 
 
-class PreparedDecision:
+class PreparedDecision(msgspec.Struct, eq=False):
     """A decision about to be made: what is known, why something is missing in it, and the packet made of it.
 
-    A `late` packet is made when it is first read: `written` is None until then. An engine that reckons with facts
-    alone is asked without it, and a record that waits for others (`book.events.late_event`) has it made with those of
-    other decisions.
+    `written` is None until the packet is first asked for. An engine that reckons with facts alone is asked without it,
+    and a record that waits for others (`book.events.late_event`) has it made with those of other decisions.
     """
 
-    __slots__ = ("_caches", "causes", "run_id", "situation", "slot", "written")
+    slot: Slot
+    run_id: str
+    situation: Situation
+    causes: tuple[str, ...] = ()
+    caches: PacketCaches | None = None
+    written: Packet | None = None
 
-    def __init__(
-        self,
-        slot: Slot,
-        situation: Situation,
-        causes: Iterable[str] = (),
-        *,
-        run_id: str = "",
-        late: bool = False,
-        caches: PacketCaches | None = None,
-    ) -> None:
-        self.slot = slot
-        self.run_id = run_id or slot.run_id()
-        self.situation = situation
-        self.causes = tuple(causes)
-        self._caches = caches
-        self.written: Packet | None = None if late else assemble_packet(situation, caches)
-
-    @property
     def packet(self) -> Packet:
         """The packet, whole."""
         if self.written is None:
-            self.written = assemble_packet(self.situation, self._caches)
+            self.written = assemble_packet(self.situation, self.caches)
         return self.written
 
 
 def stored_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None:
     """The answer to give without asking: the one this packet got before, or that the day's money is spent."""
-    key = _answer_key(rooms, opened)
+    key = answer_key(rooms, opened)
     if key is None:
         return None
     kept = rooms.replies.stored_reply(key)
@@ -134,7 +143,7 @@ def stored_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None
 
 def store_answer(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -> None:
     """Keeps an answer that cannot be computed again; one that failed is asked for again."""
-    key = _answer_key(rooms, opened)
+    key = answer_key(rooms, opened)
     if key is None or answer.problem is not None:
         return
     rooms.replies.store_reply(
@@ -170,13 +179,14 @@ def _decode_answer(rooms: Rooms, text: str) -> EngineAnswer:
     return answer if reasoning is None else msgspec.structs.replace(answer, reasoning=reasoning.decode())
 
 
-def _answer_key(rooms: Rooms, opened: PreparedDecision) -> str | None:
+def answer_key(rooms: Rooms, opened: PreparedDecision) -> str | None:
+    """Under which an answer is stored; None of an engine that has no identity."""
     try:
         identity = rooms.engine(opened.slot.deployment.agent).identity
     except Fix:
         # An engine that cannot be made has kept nothing; whoever asks it next hears why.
         return None
-    return sha256_hex(canonical_json([opened.packet.sha256, identity])) if identity else None
+    return sha256_hex(canonical_json([opened.packet().sha256, identity])) if identity else None
 
 
 def _spend_limit_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None:
@@ -202,8 +212,8 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
     nor are prices where `tape_seq`, the end of the tape for decisions that are recorded together, says that nothing
     was observed since.
     """
-    deployment, now, unread = slot.deployment, rooms.clock.now(), None
-    seq, activity = rooms.book.head(deployment.id), before.activity if before else None
+    deployment, book, now, unread = slot.deployment, rooms.book, rooms.clock.now(), None
+    seq, activity = book.head(deployment.id), before.activity if before else None
     if (
         before is not None
         and activity is not None
@@ -212,19 +222,20 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
     ):
         portfolio = before.portfolio
     else:
-        account, optional = rooms.book.account(deployment.id, seq=seq), OptionalReads()
-        portfolio, read = account.portfolio, optional.read_or_default
-        activity = read("activity", None, account_activity, rooms, deployment, account, view=View(now))
+        account, optional = book.account(deployment.id, seq=seq), OptionalReads()
+        portfolio = account.portfolio
+        asked = partial(account_activity, book, rooms.tape, deployment.id, account, view=View(now), memory=rooms.memory)
+        activity = optional.read_or_default("activity", None, asked)
         unread = None if activity else "; ".join(safe_causes(rooms, optional.causes))
     seen = before if before and (before.as_of == now or before.watermarks.tape == tape_seq) else None
     mid = seen.market.mid if seen else None
     if seen is None or mid is None or portfolio.positions.keys() - {slot.symbol} - seen.marks.keys():
-        mid, marks = _newest_prices(rooms, portfolio, slot.symbol, now=now)
+        mid, marks = _newest_prices(rooms.tape, portfolio, slot.symbol, now=now)
     else:
         marks = {slot.symbol: mid.price_e8}
         for symbol in portfolio.positions.keys() - {slot.symbol}:
             marks[symbol] = seen.marks[symbol]
-    working = rooms.book.working_orders(deployment.id)
+    working = book.working_orders(deployment.id)
     view = View(now) if tape_seq is None else View(now, tape_seq)
     delisted = rooms.tape.delisting(slot.symbol, view=view)
     return Limits(
@@ -236,8 +247,8 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
         portfolio=portfolio,
         marks=marks,
         data_age_ms=None if mid is None else now - mid.bucket_ts,
-        working=_working_moves(rooms, [order for order, _ in working], marks, now=now) if working else (),
-        halted=halt_reason(rooms, deployment, newest_profile(rooms, deployment)),
+        working=_working_moves(rooms.tape, [order for order, _ in working], marks, now=now) if working else (),
+        halted=agent_now(book, deployment)[1],
         activity=activity or Activity(),
         activity_unread=unread,
         settled_at_e8=None if delisted is None else delisted.settlement_e8,
@@ -246,9 +257,9 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
 
 def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others: Iterable[Order], seq: int) -> Limits:
     """The limits of an order about to leave, by the agent's newest profile; what it did lately was asked before."""
-    now, agent = rooms.clock.now(), newest_profile(rooms, deployment)
+    now, (agent, halted) = rooms.clock.now(), agent_now(rooms.book, deployment)
     portfolio = rooms.book.account(deployment.id, seq=seq).portfolio
-    mid, marks = _newest_prices(rooms, portfolio, order.symbol, now=now)
+    mid, marks = _newest_prices(rooms.tape, portfolio, order.symbol, now=now)
     delisted = rooms.tape.delisting(order.symbol, view=View(now))
     return Limits(
         caps=agent.caps,
@@ -259,43 +270,41 @@ def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others
         portfolio=portfolio,
         marks=marks,
         data_age_ms=None if mid is None else now - mid.bucket_ts,
-        working=_working_moves(rooms, others, marks, now=now),
-        halted=halt_reason(rooms, deployment, agent),
+        working=_working_moves(rooms.tape, others, marks, now=now),
+        halted=halted,
         settled_at_e8=None if delisted is None else delisted.settlement_e8,
     )
 
 
-def newest_profile(rooms: Rooms, deployment: Deployment) -> AgentProfile:
-    """What the agent is by now: it may have been changed or disabled since the deployment was loaded."""
-    found = rooms.book.agent(deployment.agent.name)
-    return found[1] if found else deployment.agent
+def agent_now(book: Book, deployment: Deployment) -> tuple[AgentProfile, str | None]:
+    """What the agent is by now, and why nothing of it may leave, if so.
 
-
-def halt_reason(rooms: Rooms, deployment: Deployment, agent: AgentProfile) -> str | None:
-    """Why nothing may leave now, or None."""
-    halts = rooms.book.halts()
+    It may have been changed, halted or disabled since the deployment was loaded.
+    """
+    found, halts = book.agent_record(deployment.agent.name), book.halts()
+    agent = found[1] if found else deployment.agent
     if "" in halts:
-        return f"the desk is halted: {halts['']}"
+        return agent, f"the desk is halted: {halts['']}"
     if deployment.id in halts:
-        return f"{agent.name} is halted: {halts[deployment.id]}"
+        return agent, f"{agent.name} is halted: {halts[deployment.id]}"
     # What was decided before it became dry must not leave any more.
     if agent.mode == "dry_run" and not is_dry_run(deployment.id):
-        return f"{agent.name} is in dry run"
-    return None if agent.enabled else f"{agent.name} is not enabled"
+        return agent, f"{agent.name} is in dry run"
+    return agent, None if agent.enabled else f"{agent.name} is not enabled"
 
 
-def _newest_prices(rooms: Rooms, portfolio: Portfolio, symbol: str, *, now: int) -> tuple[Mid | None, dict[str, int]]:
+def _newest_prices(tape: Tape, portfolio: Portfolio, symbol: str, *, now: int) -> tuple[Mid | None, dict[str, int]]:
     """The price last observed of a symbol, and the marks of all that is held."""
-    mid = rooms.tape.last_price(symbol, view=View(now))
+    mid = tape.last_price(symbol, view=View(now))
     others = [held for held in portfolio.positions.values() if mid is None or held.symbol != symbol]
-    marks = position_marks(TapeQuotes(rooms.tape, View(now)), others, at=now)
+    marks = position_marks(tape, others, view=View(now))
     return mid, marks if mid is None else marks | {symbol: mid.price_e8}
 
 
-def _working_moves(rooms: Rooms, orders: Iterable[Order], marks: dict[str, int], *, now: int) -> tuple[Move, ...]:
+def _working_moves(tape: Tape, orders: Iterable[Order], marks: dict[str, int], *, now: int) -> tuple[Move, ...]:
     moves = []
     for order in orders:
-        mark = marks.get(order.symbol) or TapeQuotes(rooms.tape, View(now)).mark_e8(order.symbol, at=now)
+        mark = marks.get(order.symbol) or TapeQuotes(tape, View(now)).mark_e8(order.symbol, at=now)
         moves.append(move_of_order(order, mark))
     return tuple(moves)
 
@@ -336,3 +345,186 @@ def evaluate_reply(answer: EngineAnswer, packet: Callable[[], Packet], limits: L
         flags = unexplained_numbers(action, packet(), claimed) if claimed else ()
         verdicts.append(msgspec.structs.replace(verdict, flags=flags) if flags else verdict)
     return Decision(answer.reply, actions, tuple(verdicts), note, votes=votes, usage=usage, reasoning=reasoning)
+
+
+def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> DecisionRun:
+    """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
+    slot, agent = opened.slot, opened.slot.deployment.agent
+    optional = OptionalReads(causes=list(opened.causes))
+    # Most decisions are to hold, which asks for nothing.
+    asked = set(map(attrgetter("action"), decision.actions)) - {"hold"}
+    orders = _intended_orders(rooms, opened, decision, limits) if asked and slot.trigger != "shadow" else []
+    seen: list[Draft] = []
+    if slot.learns and slot.branch == "main":
+        opens = agent.mode == "trade" and bool(orders) and not all(order.reduce_only for order in orders)
+        # Without it less is learned; the order is worth more than that.
+        seen = optional.read_or_default(
+            "sighting", [], moment_drafts, rooms, opened.run_id, opened.situation, opens=opens, seq=limits.seq
+        )
+    run = _decision_run(rooms, opened, decision, orders=len(orders), optional=optional)
+    decided: Draft
+    if opened.written is not None:
+        decided = draft_event(run.as_of, RunDecided(run))
+    else:
+        decided = late_event(run.as_of, RunDecided(run), partial(_run_with_packet, opened))
+    drafts = [decided]
+    for order in orders:
+        body = _dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order)
+        drafts.append(draft_event(limits.at, body))
+    appended = rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
+    rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
+    if run.degraded_causes:
+        log_causes(run.degraded_causes, deployment=run.deployment, symbol=run.symbol, run=run.run_id)
+    return run
+
+
+def archived_texts(packet: Packet, reply: str, reasoning: str) -> list[bytes]:
+    """What is kept of a decision in the archive: what the engine was sent, its reply, and what it said beside it."""
+    asked = f"{packet.system}\n\n{packet.text}".encode(errors="backslashreplace")
+    texts = [asked, reply.encode(errors="backslashreplace")]
+    return [*texts, reasoning.encode(errors="backslashreplace")] if reasoning else texts
+
+
+def _intended_orders(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
+    slot, judged = opened.slot, list(zip(decision.actions, decision.verdicts, strict=True))
+    listing = TapeQuotes(rooms.tape, View(limits.at)).listing(slot.symbol, at=limits.at)
+    increments = rooms.broker(slot.deployment.agent.broker).increments(slot.symbol, listing)
+    return orders_for_actions(
+        opened.run_id, judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at, increments=increments
+    )
+
+
+def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
+    """All there ever is of an order that is not sent: nothing is left to place, to ask for or to follow."""
+    # An action comes to an order only where there is a mark.
+    mark = limits.mark_e8 or 0
+    worth, cash = notional_usd_e6(order.size_e8, mark), limits.portfolio.cash_usd_e6
+    detail = f"dry run, never sent: {decimal_text(worth, E6, 2)} USD at the mark of {short_price(mark)}"
+    return OrderDryRun(order, mark, -worth if order.side == "buy" else worth, cash, detail)
+
+
+def _decision_run(
+    rooms: Rooms, opened: PreparedDecision, decision: Decision, *, orders: int, optional: OptionalReads
+) -> DecisionRun:
+    slot, situation, packet = opened.slot, opened.situation, opened.written
+    deployment, agent, market = slot.deployment, slot.deployment.agent, situation.market
+    keys: list[str | None] = [None, None, None]
+    if rooms.config.archive.packets:
+        problem, texts = None, archived_texts(opened.packet(), decision.reply, decision.reasoning)
+        for place, each in enumerate(rooms.archive.store_contents(texts)):
+            keys[place], problem = each.key, problem or each.problem
+        # One is enough: all fail for the same reason.
+        if problem is not None:
+            optional.add_cause("archive", problem)
+    # What values the twins of those who voted; nothing where no price is known, or nothing is learned.
+    learns = decision.votes and slot.learns and slot.branch == "main" and market.mid is not None
+    mark = slot_mark(market, agent.experience, cost_ppm=situation.cost_ppm) if learns else None
+    if decision.failed:
+        status: RunStatus = "failed"
+    else:
+        # Nothing of a dry run is under way once it is written.
+        dry = orders and agent.mode == "dry_run"
+        status = "done" if dry else run_status(decision.verdicts, orders=orders, error=decision.error)
+    return DecisionRun(
+        run_id=opened.run_id,
+        owner=deployment.owner,
+        deployment=deployment.id,
+        agent=agent.name,
+        agent_version=deployment.version,
+        symbol=slot.symbol,
+        scheduled_for=slot.scheduled_for,
+        trigger=slot.trigger,
+        branch=slot.branch,
+        as_of=situation.as_of,
+        watermarks=situation.watermarks,
+        renderer=situation.renderer,
+        inputs_sha256=packet.inputs_sha256 if packet else "",
+        packet_sha256=packet.sha256 if packet else "",
+        tokens=packet.tokens if packet else 0,
+        engine=agent.engine or rooms.config.engine.default,
+        packet_key=keys[0],
+        reply_key=keys[1],
+        status=status,
+        actions=decision.actions,
+        verdicts=decision.verdicts,
+        degraded=situation.degraded,
+        note=decision.note,
+        error=decision.error,
+        votes=decision.votes,
+        usage=decision.usage,
+        reason_key=keys[2],
+        degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
+        mark=msgspec.UNSET if mark is None else mark,
+    )
+
+
+def _run_with_packet(opened: PreparedDecision, decided: RunDecided) -> RunDecided:
+    """The record of a decision, with the packet that is made now."""
+    packet, replace = opened.packet(), msgspec.structs.replace
+    hashes = {"inputs_sha256": packet.inputs_sha256, "packet_sha256": packet.sha256}
+    return RunDecided(replace(decided.run, tokens=packet.tokens, **hashes))
+
+
+_MAX_ERROR_CHARS = 500
+
+
+def record_unmade_runs(
+    rooms: Rooms, slots: Sequence[Slot], *, status: Literal["expired", "failed"], error: str
+) -> None:
+    """Records decisions of one deployment that will not be made, and why; nothing to record writes nothing.
+
+    After a long absence not every slot that passed has a run of its own: the one before them says how many did.
+    """
+    if not slots:
+        return
+    deployment, now = slots[0].deployment, rooms.clock.now()
+    known = watermarks_now(rooms, deployment)
+    skipped = _skipped_slot_notes(rooms, slots) if status == "expired" else {}
+    runs = [
+        DecisionRun(
+            run_id=slot.run_id(),
+            owner=deployment.owner,
+            deployment=deployment.id,
+            agent=deployment.agent.name,
+            agent_version=deployment.version,
+            symbol=slot.symbol,
+            scheduled_for=slot.scheduled_for,
+            trigger=slot.trigger,
+            branch=slot.branch,
+            as_of=now,
+            watermarks=known,
+            renderer=0,
+            inputs_sha256="",
+            packet_sha256="",
+            tokens=0,
+            engine=deployment.agent.engine or rooms.config.engine.default,
+            packet_key=None,
+            reply_key=None,
+            status=status,
+            actions=(),
+            verdicts=(),
+            error=f"{error}{skipped.get(slot.run_id(), '')}"[:_MAX_ERROR_CHARS],
+        )
+        for slot in slots
+    ]
+    rooms.book.append(deployment.id, [draft_event(now, RunDecided(run)) for run in runs], expected_seq=known.book)
+
+
+def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
+    """What is said of slots, by their run, after which others of the pair passed that are not listed one by one."""
+    notes: dict[str, str] = {}
+    by_pair: dict[tuple[str, str], list[Slot]] = {}
+    for slot in slots:
+        by_pair.setdefault((slot.symbol, slot.branch), []).append(slot)
+    for pair in by_pair.values():
+        ordered = sorted(pair, key=lambda slot: slot.scheduled_for)
+        for slot, following in pairwise(ordered):
+            step = slot.deployment.agent.cadence_ms
+            between = range(slot.scheduled_for + step, following.scheduled_for, step)
+            ends = [msgspec.structs.replace(slot, scheduled_for=at) for at in (*between[:1], *between[-1:])]
+            # Slots that were decided in their time lie between two late ones as well.
+            if between and not any(rooms.book.has_run(each.run_id()) for each in ends):
+                notes[slot.run_id()] = (
+                    f"; the next {len(between):,} slots passed as well, until {iso_text(between[-1])}"
+                )
+    return notes

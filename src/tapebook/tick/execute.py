@@ -8,7 +8,7 @@ that, or the broker's answer was lost. So `execute_orders` asks the broker for i
 3. it has never seen it: the order goes through a second gate on fresh data and is placed, under the same client id;
 4. nobody can say: the order stays intended, the book says why (`OrderUnanswered`), and the next turn asks again.
 
-A request to be flat comes first (`flatten_if_due`). It is an event of the owner; whoever works on a deployment
+A request to be flat comes first (`flatten_symbols`). It is an event of the owner; whoever works on a deployment
 finds it there, has the broker cancel orders and intends closes of what had begun when it was made. It is done when
 nothing of before it is left, so a cancellation whose answer was lost is sent again, as is a close that found no
 price, and a second call finds nothing to do.
@@ -50,10 +50,10 @@ from tapebook.book.store import AccountSnapshot
 from tapebook.broker import BookedAccount, BrokerAccount, Exposure, OrderState
 from tapebook.decision import gate_order
 from tapebook.domain.agent import Deployment
-from tapebook.domain.money import E8, decimal_text
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
 from tapebook.domain.run import RunStatus, Verdict
 from tapebook.domain.text import short_line
+from tapebook.domain.units import E8, decimal_text
 from tapebook.lessons import NO_LESSONS
 from tapebook.log import Draft
 from tapebook.tape.view import View
@@ -86,16 +86,17 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     quotes = TapeQuotes(rooms.tape, View(now))
     booked = _booked_account(account, deployment, newest, orders=found, quotes=quotes, until=now)
     activity = rooms.broker(deployment.agent.broker).activity_since(booked)
-    path = PricePath(quotes, now=now, valued_at=newest.happened_at if newest else 0)
+    path = PricePath(quotes, now, newest.happened_at if newest else 0)
+    cause = TradeCause(deployment.agent.name, deployment.version, stream=deployment.stream)
     drafts: list[Draft] = []
     events = (*told, *activity.events)
     if events:
-        account, drafts = _settle_events(rooms, deployment, account, events, orders=found, path=path)
+        account, drafts = _settle_events(rooms, deployment, account, events, cause=cause, orders=found, path=path)
     held, walked = account.portfolio.positions, activity.walked_until
     # What is held is valued; nothing held needs no value.
     if held and (drafts or newest is None or newest.happened_at < now or newest.walked_until < walked):
-        marks = position_marks(quotes, held.values(), at=now, before=newest.marks if newest else None)
-        seen, cause = path.ranges_until_now(account), _deployment_cause(deployment)
+        marks = position_marks(rooms.tape, held.values(), view=quotes.view, before=newest.marks if newest else None)
+        seen = path.ranges_until_now(account)
         for body in settle_marks(account, marks, cause, path=seen, at=now, walked_until=walked)[1]:
             drafts.append(draft_event(now, body))
     if drafts:
@@ -181,6 +182,7 @@ def _settle_events(
     account: Account,
     events: Sequence[BrokerEvent],
     *,
+    cause: TradeCause,
     orders: Sequence[tuple[Order, bool]],
     path: PricePath,
 ) -> tuple[Account, list[Draft]]:
@@ -195,7 +197,7 @@ def _settle_events(
             # A fill may come before the answer to its order, or instead of one that was lost.
             unplaced.remove(event.client_id)
             drafts.append(draft_event(event.happened_at, OrderPlaced(event.client_id)))
-        account, bodies = _settle_event(rooms, deployment, account, event, working=working, path=path)
+        account, bodies = _settle_event(rooms, deployment, account, event, cause=cause, working=working, path=path)
         drafts += [draft_event(event.happened_at, body) for body in bodies]
     return account, drafts
 
@@ -221,15 +223,16 @@ def _settle_event(
     account: Account,
     event: BrokerEvent,
     *,
+    cause: TradeCause,
     working: dict[str, Order],
     path: PricePath,
 ) -> tuple[Account, EventBodies]:
     if isinstance(event, Fill):
-        mark = TapeQuotes(rooms.tape, View(rooms.clock.now())).mark_e8(event.symbol, at=event.happened_at)
-        cause, seen = _fill_cause(rooms, deployment, event, working), path.range_before(event, account)
+        mark = path.quotes.mark_e8(event.symbol, at=event.happened_at)
+        cause, seen = _fill_cause(rooms, deployment, event, cause, working=working), path.range_before(event, account)
         return settle_fill(account, event, cause, mark_e8=mark, path=seen)
     if isinstance(event, FundingPayment):
-        return settle_funding(account, event, _deployment_cause(deployment))
+        return settle_funding(account, event, cause)
     if isinstance(event, InsurancePayment):
         return settle_insurance(account, event)
     run = working.pop(event.client_id).run_id
@@ -238,14 +241,12 @@ def _settle_event(
     return account, ended if going_on else [*ended, RunEnded(run, "rejected" if event.status == "rejected" else "done")]
 
 
-def _deployment_cause(deployment: Deployment) -> TradeCause:
-    return TradeCause(deployment.agent.name, deployment.version, stream=deployment.stream)
-
-
-def _fill_cause(rooms: Rooms, deployment: Deployment, fill: Fill, working: Mapping[str, Order]) -> TradeCause:
-    """The run that placed the order gives the reason; the bars before the fill give the regime."""
+def _fill_cause(
+    rooms: Rooms, deployment: Deployment, fill: Fill, cause: TradeCause, *, working: Mapping[str, Order]
+) -> TradeCause:
+    """The cause with what is known of a fill: the run of its order gives the reason, the bars before it the regime."""
     tag = regime_at(rooms.tape, deployment, fill.symbol, view=View(fill.happened_at))
-    cause = msgspec.structs.replace(_deployment_cause(deployment), regime=tag)
+    cause = msgspec.structs.replace(cause, regime=tag)
     if fill.client_id is None:
         return cause
     # A fill may be told after the end of its order: a part that was executed just before the rest was cancelled.
@@ -280,10 +281,8 @@ def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | No
     return lessons.content_hash if lessons else None
 
 
-def flatten_if_due(rooms: Rooms, deployment: Deployment) -> None:
-    """Cancels orders and intends closes, if somebody wants symbols of this deployment flat and they are not."""
-    if not rooms.book.flatten_due(deployment.id):
-        return
+def flatten_symbols(rooms: Rooms, deployment: Deployment) -> None:
+    """Cancels orders and intends closes of symbols that somebody wants flat and that are not."""
     # What was filled by now is a position, not an order that could be cancelled.
     reconcile_account(rooms, deployment)
     asked = rooms.book.flatten_due(deployment.id)
@@ -339,11 +338,12 @@ _MAX_DETAIL_CHARS = 300
 
 def execute_orders(rooms: Rooms, deployment: Deployment) -> None:
     """Places every intended order of a deployment that the broker does not have yet, or says why not."""
-    flatten_if_due(rooms, deployment)
-    if not rooms.book.working_orders(deployment.id):
-        return
+    if rooms.book.flatten_due(deployment.id):
+        flatten_symbols(rooms, deployment)
     # Read behind the head, so that whoever else places them is noticed.
     seq, found = rooms.book.head(deployment.id), rooms.book.working_orders(deployment.id)
+    if not found:
+        return
     working = [order for order, placed in found if placed]
     intended = [order for order, placed in found if not placed]
     if not intended:

@@ -15,8 +15,8 @@ import msgspec
 from tapebook.book.events import EVENT_KINDS, TradeClosed
 from tapebook.domain.agent import Deployment, Note
 from tapebook.domain.canonical import short_id
-from tapebook.domain.instants import DAY
 from tapebook.domain.position import ClosedTrade
+from tapebook.domain.units import DAY
 from tapebook.errors import Retry, Stop
 from tapebook.experience.events import draft_snapshot_taken
 from tapebook.experience.records import ChunkSnapshot, records_from_scratch, snapshot_of
@@ -180,9 +180,8 @@ def _try_append(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, se
 
 def _learning_state(rooms: Rooms, deployment: Deployment) -> _LearningState | None:
     """What there is to learn is a function of: the day, and the newest events that teach; None when not known."""
-    book, log = rooms.book, rooms.log
-    own = log.last_change_seq(book.stream(deployment.id), _TEACHING_KINDS, seq=book.head(deployment.id))
-    shared = log.last_change_seq(book.stream(), _TEACHING_KINDS, seq=book.head())
+    own = rooms.book.last_change(deployment.id, _TEACHING_KINDS)
+    shared = rooms.book.last_change("", _TEACHING_KINDS)
     return None if own is None else (deployment, rooms.clock.now() // DAY, own, shared)
 
 

@@ -33,12 +33,11 @@ from tapebook.domain.agent import (
     SkillNote,
 )
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
-from tapebook.domain.money import E12
 from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.text import sanitise_lines
+from tapebook.domain.units import E12, HOUR
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
     HALF_HOUR,
@@ -56,7 +55,16 @@ from tapebook.experience import (
 from tapebook.experience.records import UNKNOWN_REGIME, Outcome
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
-from tapebook.horizons import Aggregate, ChangedDay, HeldNow, Period, RollupTerms, exit_of, leaf_of
+from tapebook.horizons import (
+    Aggregate,
+    ChangedDay,
+    HeldNow,
+    Period,
+    RollupTerms,
+    exit_of,
+    leaf_of,
+    roll_up_finished_days,
+)
 from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
@@ -70,7 +78,7 @@ from tapebook.search.index import RULES, decode_search_terms
 from tapebook.search.text import ShownTexts
 from tapebook.settings.config import Config
 from tapebook.settings.profiles import SKILL_NAME
-from tapebook.tape.features import RegimeClassifier
+from tapebook.tape.bars import RegimeClassifier
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
@@ -100,7 +108,12 @@ def experience_for(
     records = rooms.experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = market_regime(market, version=version) or UNKNOWN_REGIME
-    held, providers = _held_sign(market, portfolio), _providers(rooms, deployment.agent, version)
+    position = portfolio.positions.get(market.symbol)
+    held = 0 if position is None else 1 if position.size_e8 > 0 else -1
+    # Who is to be trusted or not: the members of an ensemble, or the engine itself.
+    agent, usual = deployment.agent, MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
+    engine = agent.engine or rooms.config.engine.default
+    providers = (agent.members or usual) if engine == "ensemble" else (engine,)
     if version.lookbacks:
         seen = moment_of(rooms.experience, market)
         vector = None if seen is None else seen.vector
@@ -241,19 +254,6 @@ def _feature_vector_cache(
     return LastCall(read)
 
 
-def _providers(rooms: Rooms, agent: AgentProfile, version: PacketVersion) -> tuple[str, ...]:
-    """Who is to be trusted or not: the members of an ensemble, or the engine itself."""
-    engine = agent.engine or rooms.config.engine.default
-    usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
-    return (agent.members or usual) if engine == "ensemble" else (engine,)
-
-
-def _held_sign(market: Market, portfolio: Portfolio) -> int:
-    """1 for long, -1 for short."""
-    held = portfolio.positions.get(market.symbol)
-    return 0 if held is None else 1 if held.size_e8 > 0 else -1
-
-
 class BookDays:
     """The days of a book: closed trades by the day of their exit, and what was posted to the ledger."""
 
@@ -313,7 +313,8 @@ def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]
     quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
     if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
         return []
-    return rooms.horizons.roll_up_finished_days(
+    return roll_up_finished_days(
+        rooms.horizons,
         BookDays(rooms.book),
         scope,
         seq=seq,
@@ -329,7 +330,8 @@ def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
     No tick waits for that stream, so the librarian of a desk writes them.
     """
     now = rooms.clock.now()
-    return rooms.horizons.roll_up_finished_days(
+    return roll_up_finished_days(
+        rooms.horizons,
         BookDays(rooms.book),
         "",
         seq=seq,

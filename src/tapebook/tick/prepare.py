@@ -14,7 +14,7 @@ packet's version.
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -22,7 +22,6 @@ import msgspec
 from tapebook.book.materializer import Account
 from tapebook.book.store import Book
 from tapebook.context import (
-    CURRENT_RENDERER,
     CURRENT_VERSION,
     Feature,
     Market,
@@ -30,7 +29,6 @@ from tapebook.context import (
     MarketKey,
     PacketVersion,
     Situation,
-    version_of,
 )
 from tapebook.context.market_sections import feature_line
 from tapebook.domain.agent import (
@@ -43,21 +41,21 @@ from tapebook.domain.agent import (
     Subscriptions,
 )
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import DAY, HOUR, MINUTE
-from tapebook.domain.market import AssetContext, FeatureRow, Liquidity, LookbackBars, SettledFunding
+from tapebook.domain.market import AssetContext, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import QUOTES, short_line
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.log.store import StreamSetBack
 from tapebook.search.index import decode_search_terms
 from tapebook.tape import features as tape_features
-from tapebook.tape.bars import FinishedBars, finished_bars
-from tapebook.tape.features import RegimeClassifier, liquidity_profile, regime_of, settled_pressure, to_metrics
+from tapebook.tape.bars import FinishedBars, RegimeClassifier, finished_bars, regime_of
+from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
@@ -94,16 +92,15 @@ ReadValue = TypeVar("ReadValue")
 ReadParams = ParamSpec("ReadParams")
 
 
-class OptionalReads:
+class OptionalReads(msgspec.Struct):
     """Reads that may fail: what comes instead is the empty default; the name and the cause are remembered.
 
-    `degraded` names what was not read, and what could not be; `causes` say why, as far as it was tried:
+    `degraded` names what is not to be read, and what could not be; `causes` say why, as far as it was tried:
     `name: ErrorType: message`.
     """
 
-    def __init__(self, skip: Iterable[str] = (), *, causes: Iterable[str] = ()) -> None:
-        self.degraded = list(skip)
-        self.causes = list(causes)
+    degraded: list[str] = []
+    causes: list[str] = []
 
     def read_or_default(
         self,
@@ -174,8 +171,9 @@ def read_market(
     view: View,
     version: PacketVersion = CURRENT_VERSION,
     memory: TickMemory | None = None,
+    lookback: LookbackBars | None = None,
 ) -> Market:
-    """Bars, price and regime: what no decision does without."""
+    """Bars, price and regime: what no decision does without; with the bars of its moment where those were read."""
     regime_of_bars = (memory or TickMemory()).last_call(RegimeClassifier, symbol, minutes, count)
     if version.complete_bars:
         seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
@@ -190,6 +188,7 @@ def read_market(
         unfinished=seen.unfinished,
         # A half-hour bar is the newest of six decisions in a row, and of many agents.
         regime=regime_of_bars(seen.bars) if version.scaled_regimes else None,
+        lookback=lookback,
     )
 
 
@@ -215,10 +214,16 @@ def with_features(
         context = tape.newest(AssetContext, symbol, view=view)
         stored_at = context.bucket_ts if context else 0
         for name, family in FEATURE_FAMILIES.items():
-            row = tape.feature(family, symbol, view=view)
-            if row is not None:
-                stored_at = max(stored_at, row.bucket_ts)
-                features.append(_stored_feature(name, row))
+            row = tape.newest(family, symbol, view=view)
+            if row is None:
+                continue
+            try:
+                metrics = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
+            except msgspec.DecodeError as error:
+                why = f"a feature of {symbol} is not readable ({error})"
+                raise Damaged(f"{why}; restore tape.db from a backup") from error
+            stored_at = max(stored_at, row.bucket_ts)
+            features.append(_feature(name, row.bucket_ts, metrics))
         market = msgspec.structs.replace(
             market,
             liquidity=books[-1] if books else tape.newest(Liquidity, symbol, view=view),
@@ -243,7 +248,7 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
     if not tape.has_channel(_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL):
         return ()
     symbols = prediction_symbols(symbol, subscriptions.predictions)
-    found = [*_prediction_features(tape, symbol, about="", view=view)] if symbol in symbols else []
+    found = _prediction_features(tape, symbol, about="", view=view) if symbol in symbols else []
     since, chosen = view.as_of - DAY, subscriptions.macro
     for macro in macro_rows(tape, symbol, view=view, since=since, most=1, chosen=chosen, channels=(_FLOWS_CHANNEL,)):
         name = "capitalFlows" if macro.subject == GLOBAL_SUBJECT else "chainFlows"
@@ -253,20 +258,22 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
         found.append(_feature(name, macro.bucket_ts, macro.metrics))
     # Those of other symbols come last: when the section is too long, they are left out first.
     for each in symbols:
-        found += _prediction_features(tape, each, about=f" of {each}", view=view) if each != symbol else ()
+        found += _prediction_features(tape, each, about=f" of {each}", view=view) if each != symbol else []
     return tuple(found)
 
 
-def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> Iterator[Feature]:
+def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> list[Feature]:
+    """The prediction markets of a symbol: their figures, and a line for each of the largest."""
     row = prediction_rows(tape, symbol, view=view, channels=(_PREDICTIONS_CHANNEL,)).get(_PREDICTIONS_CHANNEL)
     if row is None:
-        return
+        return []
     # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
     figures = dict(row.metrics)
     largest = figures.pop("top", ())[:_SHOWN_PREDICTIONS]
-    yield _feature(f"predictionMarkets{about}", row.bucket_ts, figures)
+    found = [_feature(f"predictionMarkets{about}", row.bucket_ts, figures)]
     for number, each in enumerate(largest, 1):
-        yield Feature(f"predictionMarket{number}{about}", row.bucket_ts, (), _prediction_line(each))
+        found.append(Feature(f"predictionMarket{number}{about}", row.bucket_ts, (), _prediction_line(each)))
+    return found
 
 
 def _prediction_line(row: Mapping[str, Any]) -> str:
@@ -348,14 +355,6 @@ def _feature_line(name: str, found: tape_features.Feature) -> str:
     return feature_line(_feature(name, 0, to_metrics(found)))
 
 
-def _stored_feature(name: str, row: FeatureRow) -> Feature:
-    try:
-        metrics = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise Damaged(f"a feature of {row.symbol} is not readable ({error}); restore tape.db from a backup") from error
-    return _feature(name, row.bucket_ts, metrics)
-
-
 def _feature(name: str, bucket_ts: int, metrics: Mapping[str, Any]) -> Feature:
     known = []
     for key, value in sorted(metrics.items()):
@@ -404,15 +403,15 @@ def gather_situation(
     watermarks: Watermarks,
     skip: Iterable[str] = (),
     shelf: MarketCache | None = None,
-    renderer: int = CURRENT_RENDERER,
+    version: PacketVersion = CURRENT_VERSION,
     optional: OptionalReads | None = None,
 ) -> Situation:
     """Everything one decision may know, and nothing beyond its watermarks; a shelf offers markets read before.
 
     `optional` has what failed already, and is told what fails here and why; without it, `skip` says what is left out.
     """
-    view, version = View(as_of, watermarks.tape), version_of(renderer)
-    optional = optional or OptionalReads(skip)
+    view = View(as_of, watermarks.tape)
+    optional = optional or OptionalReads(list(skip))
     market = _read_shared_market(rooms, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
     account = rooms.book.account(deployment.id, seq=watermarks.book)
     if not watermarks.book:
@@ -445,7 +444,7 @@ def gather_situation(
         open_trades=account.open_trades,
         working=working,
         degraded=tuple(optional.degraded),
-        renderer=renderer,
+        renderer=version.renderer,
         cost_ppm=trade_cost_ppm(rooms, market),
         **memory,
     )
@@ -471,7 +470,7 @@ def tape_marks(
 ) -> dict[str, int]:
     """What each position is valued at: the price last observed, or its cost where none is known."""
     prices = None if shelf is None else shelf.prices(as_of=view.as_of, watermark=view.watermark)
-    return position_marks(TapeQuotes(tape, view), positions.values(), at=view.as_of, prices=prices)
+    return position_marks(tape, positions.values(), view=view, prices=prices)
 
 
 def regime_at(tape: Tape, deployment: Deployment, symbol: str, *, view: View) -> str | None:
@@ -501,13 +500,23 @@ def _read_shared_market(
     minutes, count = profile.bar_minutes, profile.bar_count
     looks_back = version.lookbacks and "experience" in profile.rooms
     if shelf is None or "features" in optional.degraded:
-        market = read_market(
-            tape, symbol, minutes=minutes, count=count, view=view, version=version, memory=rooms.memory
-        )
+        lookback = None
         if looks_back:
-            cut = rooms.experience.lookback_cutter(symbol)
-            lookback = optional.read_or_default("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
-            market = msgspec.structs.replace(market, lookback=lookback)
+            experience = rooms.experience
+            lookback = experience.lookbacks_ahead.get((symbol, view.as_of, view.watermark))
+            if lookback is None:
+                cut, read = experience.lookback_cutter(symbol), optional.read_or_default
+                lookback = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
+        market = read_market(
+            tape,
+            symbol,
+            minutes=minutes,
+            count=count,
+            view=view,
+            version=version,
+            memory=rooms.memory,
+            lookback=lookback,
+        )
         return optional.read_or_default(
             "features",
             market,
@@ -547,7 +556,7 @@ def _read_memories(
     # that of before, until the moment has come that the clock had shown.
     book, own, seq, profile = rooms.book, deployment.id, account.seq, deployment.agent.context
     view, read = View(market.as_of, watermarks.tape), optional.read_or_default
-    doing = read("activity", None, account_activity, rooms, deployment, account, view=view)
+    doing = read("activity", None, account_activity, book, rooms.tape, own, account, view=view, memory=rooms.memory)
     on = profile.rooms
     if not on:
         return {"activity": doing}

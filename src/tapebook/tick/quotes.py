@@ -21,34 +21,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from tapebook.book.materializer import Account, Session, activity_of_session
+from tapebook.book.store import Book
 from tapebook.broker import MarketListing, OrderBook, Settlement
-from tapebook.domain.agent import Deployment
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
-from tapebook.domain.money import E6
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Position, PriceRange
 from tapebook.domain.run import Activity
+from tapebook.domain.units import DAY, E6, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.tape.registry import ASSETS
 from tapebook.tape.store import Tape
-from tapebook.tape.view import NO_WATERMARK, View
-from tapebook.wiring import Rooms
+from tapebook.tape.view import View
+from tapebook.tick_memory import TickMemory
 
 
-class TapeQuotes:
-    """Answers a broker's questions from the tape."""
+class TapeQuotes(msgspec.Struct, eq=False):
+    """Answers a broker's questions from the tape; `lengths` is a cache of how long bars are in this view."""
 
-    def __init__(self, tape: Tape, view: View) -> None:
-        self.tape = tape
-        self._view = view
-        self._lengths: dict[str, int] = {}
+    tape: Tape
+    view: View
+    lengths: dict[str, int] = {}
 
     def mids(self, symbol: str, *, since: int, until: int) -> Sequence[Mid]:
         """What was observed between two moments: midpoints, and of bars without any their ends.
 
         A bar counts when it has ended; its close comes before whatever else was observed at that moment.
         """
-        mids = self.tape.mids(symbol, since=since, until=until, view=self._view)
+        mids = self.tape.mids(symbol, since=since, until=until, view=self.view)
         minutes_with_mids, length = {mid.bucket_ts // MINUTE for mid in mids}, self.bar_ms(symbol)
         if length == MINUTE and minutes_with_mids.issuperset(range(-(-since // MINUTE), until // MINUTE)):
             return mids
@@ -62,25 +60,25 @@ class TapeQuotes:
 
     def bars(self, symbol: str, *, since: int, until: int) -> Sequence[Candle]:
         """Bars that begin at or after one moment and end by another, oldest first, all as long as `bar_ms` says."""
-        length = self._lengths.get(symbol) or self.bar_ms(symbol)
+        length = self.lengths.get(symbol) or self.bar_ms(symbol)
         return self.tape.candles(
-            symbol, granularity_sec=length // SECOND, since=since, until=until - length, view=self._view
+            symbol, granularity_sec=length // SECOND, since=since, until=until - length, view=self.view
         )
 
     def bar_alone(self, symbol: str, *, begins: int, until: int) -> Candle | None:
         """The bar that begins at a moment, if it ended by another and no midpoint was observed in its time."""
         end = begins + self.bar_ms(symbol)
         found = self.bars(symbol, since=begins, until=end) if end <= until else ()
-        if not found or self.tape.mids(symbol, since=begins, until=end - 1, view=self._view):
+        if not found or self.tape.mids(symbol, since=begins, until=end - 1, view=self.view):
             return None
         return found[0]
 
     def bar_ms(self, symbol: str) -> int:
         """How long a symbol's bars are by now: a minute, or longer where the history that is known was imported so."""
-        found = self._lengths.get(symbol)
+        found = self.lengths.get(symbol)
         if found is None:
-            bar = self.tape.newest_bar(symbol, view=self._view)
-            found = self._lengths[symbol] = MINUTE if bar is None else bar.granularity_sec * SECOND
+            bar = self.tape.newest_bar(symbol, view=self.view)
+            found = self.lengths[symbol] = MINUTE if bar is None else bar.granularity_sec * SECOND
         return found
 
     def book(self, symbol: str, *, at: int) -> OrderBook | None:
@@ -114,12 +112,12 @@ class TapeQuotes:
         shown = self.tape.newest(AssetContext, symbol, view=self.view_at(hour))
         if shown is not None and hour - shown.bucket_ts <= HOUR:
             return shown.funding_e12
-        settled = self.tape.funding_at(symbol, hour=hour, view=self._view)
+        settled = self.tape.funding_at(symbol, hour=hour, view=self.view)
         return None if settled is None else settled.rate_e12
 
     def settlement(self, symbol: str) -> Settlement | None:
         """How a delisted symbol ended: from the moment that was known, for nobody could act on it before."""
-        found = self.tape.delisting(symbol, view=self._view)
+        found = self.tape.delisting(symbol, view=self.view)
         return None if found is None else Settlement(found.known_at, found.settlement_e8)
 
     def listing(self, symbol: str, *, at: int) -> MarketListing:
@@ -131,14 +129,14 @@ class TapeQuotes:
 
     def view_at(self, at: int) -> View:
         """What was known at a moment, and never more than is known now."""
-        return self._view if at >= self._view.as_of else View(at, self._view.watermark)
+        return self.view if at >= self.view.as_of else View(at, self.view.watermark)
 
 
 def position_marks(
-    quotes: TapeQuotes,
+    tape: Tape,
     held: Iterable[Position],
     *,
-    at: int,
+    view: View,
     before: Mapping[str, int] | None = None,
     prices: dict[str, Mid | None] | None = None,
 ) -> dict[str, int]:
@@ -146,8 +144,7 @@ def position_marks(
 
     `prices` has those that were read at this moment already, and gets the others.
     """
-    tape, view, earlier, known = quotes.tape, quotes.view_at(at), before or {}, {} if prices is None else prices
-    marks: dict[str, int] = {}
+    earlier, known, marks = before or {}, {} if prices is None else prices, dict[str, int]()
     for each in held:
         if each.symbol not in known:
             known[each.symbol] = tape.last_price(each.symbol, view=view)
@@ -163,31 +160,30 @@ LATE_MS = HOUR
 """What is known later than that after it was observed may not count at all."""
 
 
-class PricePath:
+class PricePath(msgspec.Struct, eq=False):
     """The paths of an account's positions since it was last valued, at `valued_at`, up to now.
 
-    Fills are to be asked about one after another; from each, the path of its symbol begins anew.
+    Fills are to be asked about one after another; from each, the path of its symbol begins anew: it is in `filled`.
     """
 
-    def __init__(self, quotes: TapeQuotes, *, now: int, valued_at: int) -> None:
-        self._quotes = quotes
-        self._now = now
-        self._valued_at = valued_at
-        self._filled: set[str] = set()
+    quotes: TapeQuotes
+    now: int
+    valued_at: int
+    filled: set[str] = set()
 
     def range_before(self, fill: Fill, account: Account) -> PriceRange | None:
         """The prices observed of what a fill changes, until it did; None when there are none."""
         symbol, until = fill.symbol, fill.happened_at
         moved_at = _position_moved_at(account, symbol)
-        again = symbol in self._filled
-        self._filled.add(symbol)
+        again = symbol in self.filled
+        self.filled.add(symbol)
         if moved_at is None:
             return None
         # From the last valuation on, and what that may lack; an hour of it, for fills are told late.
-        read_from = min(self._valued_at - REREAD_MS, until - LATE_MS)
+        read_from = min(self.valued_at - REREAD_MS, until - LATE_MS)
         since = moved_at if again else max(moved_at, read_from)
-        tape = self._quotes.tape
-        view = View(_price_known_from(tape, symbol, at=until, now=self._now))
+        tape = self.quotes.tape
+        view = View(_price_known_from(tape, symbol, at=until, now=self.now))
         quotes = TapeQuotes(tape, view)
         # A liquidation is told at the end of the bar it happened in.
         ended_by = until - 1 if fill.liquidation else until
@@ -195,13 +191,13 @@ class PricePath:
 
     def ranges_until_now(self, account: Account) -> dict[str, PriceRange]:
         """The prices observed of everything that is held, by symbol; without any, a symbol is left out."""
-        now, view, found = self._now, View(self._now), {}
-        read_from = self._valued_at - REREAD_MS
+        now, view, found = self.now, View(self.now), {}
+        read_from = self.valued_at - REREAD_MS
         for symbol in account.portfolio.positions:
             moved_at = _position_moved_at(account, symbol)
             if moved_at is not None:
-                since = moved_at if symbol in self._filled else max(moved_at, read_from)
-                seen = _observed_range(self._quotes, symbol, moved_at, since=since, until=now, ended_by=now, view=view)
+                since = moved_at if symbol in self.filled else max(moved_at, read_from)
+                seen = _observed_range(self.quotes, symbol, moved_at, since=since, until=now, ended_by=now, view=view)
                 if seen is not None:
                     found[symbol] = seen
         return found
@@ -272,17 +268,11 @@ def _activity_of_seen() -> Callable[[tuple[Session, dict[str, int]]], Activity]:
     return lambda seen: activity_of_session(*seen)
 
 
-def activity_as_of(
-    rooms: Rooms, deployment: Deployment, seq: int, as_of: int, *, watermark: int = NO_WATERMARK
+def account_activity(
+    book: Book, tape: Tape, deployment: str, account: Account, *, view: View, memory: TickMemory
 ) -> Activity:
-    """The activity of a deployment as of a sequence number of its stream and a moment."""
-    account = rooms.book.account(deployment.id, seq=seq)
-    return account_activity(rooms, deployment, account, view=View(as_of, watermark))
-
-
-def account_activity(rooms: Rooms, deployment: Deployment, account: Account, *, view: View) -> Activity:
     """The activity of a deployment whose account has been read already."""
-    session = rooms.book.session(deployment.id, account, as_of=view.as_of)
+    session = book.session(deployment, account, as_of=view.as_of)
     for close in session.closes:
         if close.at > view.as_of:
             # A clock that was ahead has dated it: no rest after a trade begins in the future.
@@ -291,6 +281,7 @@ def account_activity(rooms: Rooms, deployment: Deployment, account: Account, *, 
             break
     held = session.held.values()
     # Most days begin with nothing held.
-    marks = position_marks(TapeQuotes(rooms.tape, view), held, at=floor_to_step(view.as_of, DAY)) if held else {}
+    midnight = View(floor_to_step(view.as_of, DAY), view.watermark)
+    marks = position_marks(tape, held, view=midnight) if held else {}
     # Most decisions are told the session that the one before was told.
-    return rooms.memory.last_call(_activity_of_seen)((session, marks))
+    return memory.last_call(_activity_of_seen)((session, marks))

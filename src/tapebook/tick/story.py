@@ -3,7 +3,7 @@
 1. `prepare_decision` finishes what an earlier attempt may have left (`execute_orders`, `reconcile_account`), learns
    what is due (`learn_what_is_due`), reads every room as of now (`gather_situation`) and makes the packet
    (`PreparedDecision.packet`): a killed process loses nothing;
-2. the engine answers, once, with no transaction open; a stored answer is not asked for again (`stored_answer`);
+2. the engine answers, once, with no transaction open (`answer_of`); a stored answer is not asked for again;
 3. `conclude_decision` parses the answer, evaluates it against the account as it is now, and records the decision
    with its intended orders before anything leaves;
 4. `execute_orders` hands the orders over, `reconcile_account` books what came of them.
@@ -23,7 +23,7 @@ import msgspec
 
 from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
-from tapebook.context import packet_of_facts
+from tapebook.context import assemble_packet, packet_of_facts
 from tapebook.decision import EngineAnswer, Limits, move_of_order, reads_facts_alone
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.run import DecisionRun
@@ -31,15 +31,16 @@ from tapebook.tick.decide import (
     MarketCut,
     PreparedDecision,
     Slot,
+    answer_key,
     evaluate_reply,
     limits_now,
+    record_decision,
     store_answer,
     stored_answer,
 )
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.learn import learn_what_is_due
 from tapebook.tick.prepare import LEARNING, OptionalReads, gather_situation, watermarks_now
-from tapebook.tick.record import record_decision
 from tapebook.wiring import Rooms
 
 
@@ -67,14 +68,28 @@ def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     """The engine's answer: to the packet, or to its facts while it is not written and the engine needs no more."""
     engine = rooms.engine(opened.slot.deployment.agent)
     if opened.written is not None or not reads_facts_alone(engine):
-        return engine.decide(opened.packet)
+        return engine.decide(opened.packet())
     return engine.decide(packet_of_facts(opened.situation, rooms.memory.packets))
 
 
 def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
     """The engine's answer; while it thinks, the leases in hand get their signs of life."""
     engine = rooms.engine(opened.slot.deployment.agent)
-    return rooms.leases.call_with_heartbeat(partial(engine.decide, opened.packet))
+    return rooms.leases.call_with_heartbeat(partial(engine.decide, opened.packet()))
+
+
+AskEngine = Callable[[Rooms, PreparedDecision], EngineAnswer]
+
+
+def answer_of(rooms: Rooms, opened: PreparedDecision, ask: AskEngine) -> EngineAnswer:
+    """The answer to a decision: the stored one, or what the engine says now, kept if it cannot be computed again."""
+    if answer_key(rooms, opened) is None:
+        return ask(rooms, opened)
+    answer = stored_answer(rooms, opened)
+    if answer is None:
+        answer = ask(rooms, opened)
+        store_answer(rooms, opened, answer)
+    return answer
 
 
 def tick(
@@ -82,7 +97,7 @@ def tick(
     slot: Slot,
     *,
     look: MarketCut | None = None,
-    ask: Callable[[Rooms, PreparedDecision], EngineAnswer] = ask_engine,
+    ask: AskEngine = ask_engine,
     learn: LearnStep = learn_what_is_due,
     late: bool = False,
 ) -> DecisionRun:
@@ -93,8 +108,7 @@ def tick(
     opened = prepare_decision(rooms, slot, look=look, learn=learn, late=late)
     if isinstance(opened, DecisionRun):
         return opened
-    answer = stored_answer(rooms, opened) or ask(rooms, opened)
-    run = conclude_decision(rooms, opened, answer)
+    run = conclude_decision(rooms, opened, answer_of(rooms, opened, ask))
     # What is held was followed up to this moment before the decision.
     if rooms.book.working_orders(slot.deployment.id):
         execute_orders(rooms, slot.deployment)
@@ -120,19 +134,19 @@ def prepare_decision(
     `decided` says whether there is a run, for whoever has read that under the lease; `followed`, that the account
     has caught up with the broker for another decision in this moment; `late`, that the packet can be written later.
     """
-    deployment, run = slot.deployment, slot.run_id()
-    rooms.book.record_set_back(deployment.id)
+    deployment, book, run = slot.deployment, rooms.book, slot.run_id()
+    book.record_set_back(deployment.id)
+    made = None if decided is False else book.run(run)
     # A decision that is made may only finish its orders: what the next tick books, a restart must not book before it.
-    decided = rooms.book.has_run(run) if decided is None else decided
-    is_due = not followed and rooms.book.has_exposure(deployment.id)
-    if is_due and (not decided or rooms.book.working_orders(deployment.id)):
+    is_due = book.has_exposure(deployment.id) if made is None else book.working_orders(deployment.id)
+    if is_due and not followed:
         execute_orders(rooms, deployment)
         reconcile_account(rooms, deployment)
-    made = rooms.book.run(run) if decided else None
+        made = made and book.run(run)
     if made is not None:
         return made
     unlearned = learn(rooms, deployment)
-    optional = OptionalReads((LEARNING,) if unlearned else (), causes=unlearned)
+    optional = OptionalReads([LEARNING] if unlearned else [], list(unlearned))
     look = look or MarketCut(rooms.clock.now(), rooms.tape.head()[0])
     known = known or KnownAsOf(look.as_of, watermarks_now(rooms, deployment, tape=look.tape_seq, optional=optional))
     rooms.sync_tape(known.watermarks.tape)
@@ -145,16 +159,17 @@ def prepare_decision(
         shelf=look.shelf,
         optional=optional,
     )
-    return PreparedDecision(slot, situation, optional.causes, run_id=run, late=late, caches=rooms.memory.packets)
+    caches = rooms.memory.packets
+    written = None if late else assemble_packet(situation, caches)
+    return PreparedDecision(slot, run, situation, tuple(optional.causes), caches, written)
 
 
 def conclude_decision(
     rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer, *, tape_seq: int | None = None
 ) -> DecisionRun:
     """The decision as it is stored from now on, with the orders it intends; `tape_seq` is where the tape ends now."""
-    store_answer(rooms, opened, answer)
     limits = limits_now(rooms, opened.slot, before=opened.situation, tape_seq=tape_seq)
-    return record_decision(rooms, opened, evaluate_reply(answer, lambda: opened.packet, limits), limits)
+    return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
 
 
 # What a decision leaves in the stream of its deployment: behind these alone, the next one is told nothing new.
@@ -193,38 +208,37 @@ def shadow_slot(slot: Slot) -> Slot | None:
     return Slot(deployment, slot.symbol, slot.scheduled_for, trigger="shadow", branch=SHADOW_BRANCH, turn=slot.turn)
 
 
-def shadow_tick(
-    rooms: Rooms, slot: Slot, main: DecisionRun, *, ask: Callable[[Rooms, PreparedDecision], EngineAnswer] = ask_engine
-) -> DecisionRun | None:
+def shadow_tick(rooms: Rooms, slot: Slot, main: DecisionRun, *, ask: AskEngine = ask_engine) -> DecisionRun | None:
     """Makes the decision beside a real one that was made at `slot`; once, however often it is asked for."""
-    beside = shadow_slot(slot) if slot.deployment.agent.shadow is not None else None
+    beside = shadow_slot(slot)
     if beside is None:
         return None
     opened = prepare_shadow(rooms, beside, main)
     if isinstance(opened, DecisionRun):
         return opened
-    return conclude_shadow(rooms, opened, stored_answer(rooms, opened) or ask(rooms, opened))
+    return conclude_shadow(rooms, opened, answer_of(rooms, opened, ask))
 
 
 def prepare_shadow(rooms: Rooms, beside: Slot, main: DecisionRun) -> PreparedDecision | DecisionRun:
     """What the engine is asked for the shadow of a real decision; or the run, when it was made already."""
-    made = rooms.book.run(beside.run_id())
+    run, optional, known = beside.run_id(), OptionalReads(), main.watermarks
+    made = rooms.book.run(run)
     if made is not None:
         return made
-    optional, known = OptionalReads(), main.watermarks
     situation = gather_situation(
         rooms, beside.deployment, beside.symbol, as_of=main.as_of, watermarks=known, optional=optional
     )
-    return PreparedDecision(beside, situation, optional.causes, caches=rooms.memory.packets)
+    caches = rooms.memory.packets
+    written = assemble_packet(situation, caches)
+    return PreparedDecision(beside, run, situation, tuple(optional.causes), caches, written)
 
 
 def conclude_shadow(
     rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer, *, tape_seq: int | None = None
 ) -> DecisionRun:
     """The decision as it is stored from now on; judged by the account the real one was made for, which has moved on."""
-    store_answer(rooms, opened, answer)
     limits = _limits_of_main_run(rooms, opened, tape_seq=tape_seq)
-    return record_decision(rooms, opened, evaluate_reply(answer, lambda: opened.packet, limits), limits)
+    return record_decision(rooms, opened, evaluate_reply(answer, opened.packet, limits), limits)
 
 
 def _limits_of_main_run(rooms: Rooms, opened: PreparedDecision, *, tape_seq: int | None) -> Limits:

@@ -11,9 +11,9 @@ from tapebook.context import Market, PacketVersion
 from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, ExperienceSettings
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
+from tapebook.experience.memories import ReadRuns
 from tapebook.experience.records import UNKNOWN_REGIME, believed_rates_e4
 from tapebook.experience.rows import FEWEST_CALIBRATED
-from tapebook.experience.twin_memory import ReadRuns
 from tapebook.log import Draft
 from tapebook.wiring import Rooms
 
@@ -59,8 +59,7 @@ def trust_for(
     mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
     if known is None or mark is None or market.as_of < known.at:
         return NO_TRUST, ()
-    twins = memory.cache.mark(known, market.as_of, mark)
-    weights = memory.cache.weigh(twins, market.regime or UNKNOWN_REGIME)
+    twins, weights = memory.cache.mark(known, market.as_of, mark)
     believed: tuple[int, ...] = ()
     if settings.calibrated_sizing is True:
         records = rooms.experience.records_as_of(deployment.id, seq=seq).records

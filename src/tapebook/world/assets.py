@@ -9,7 +9,7 @@ import math
 
 import msgspec
 
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 
 # Daily volatility of the common factor; an asset with beta 1 shares this much with all others.
 MARKET_DAILY_VOL = 0.021

@@ -1,6 +1,6 @@
 """The time of the world: steps of five seconds, reports every five minutes, and how lively each hour of a week is."""
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 
 STEP = 5 * SECOND
 REPORT_EVERY = 5 * MINUTE

@@ -10,8 +10,8 @@ Bars are changed where `candleSnapshot` answers them.
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle
+from tapebook.domain.units import MINUTE, SECOND
 from tapebook.world.random_streams import stream_seed
 
 _DICE = 2**128

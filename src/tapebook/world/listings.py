@@ -19,9 +19,8 @@ from random import Random
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Observation
-from tapebook.domain.money import E8, E12
+from tapebook.domain.units import E8, E12, HOUR, MINUTE, SECOND
 from tapebook.world.assets import Asset, quote_e8, quotes_e8, tick_bps
 from tapebook.world.cadence import MINUTES_PER_DAY, REPORT_EVERY, STEPS_PER_MINUTE
 from tapebook.world.drivers import Driver, DriverMove

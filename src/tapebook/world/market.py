@@ -21,8 +21,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, FundingRate, Mid, Observation
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.world import assets
 from tapebook.world.assets import DEFAULT_SYMBOLS, PriceHabit, asset_of
 from tapebook.world.cadence import STEP, session_pace

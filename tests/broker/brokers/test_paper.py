@@ -6,10 +6,9 @@ import pytest
 
 from tapebook.broker import BrokerAccount, Exposure, MarketListing, OrderBook, Settlement
 from tapebook.broker.brokers import paper
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.money import E8, to_units
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
+from tapebook.domain.units import E8, HOUR, MINUTE, to_units
 from tests.broker.market import NOON, TERMS, Market, WrittenQuotes, account, activity, bar, held, limit, mid, order
 
 DEEP = (10**18, 10**18, 10**18)

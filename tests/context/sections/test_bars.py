@@ -1,9 +1,8 @@
 """Time and bars: one row per bar, oldest first, without the open."""
 
 from tapebook.context import market_sections
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE
 from tests.context.situations import NOW, bar, market
 
 

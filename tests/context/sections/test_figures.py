@@ -13,7 +13,7 @@ from tapebook.context.render import (
     usd_text,
     whole_usd_text,
 )
-from tapebook.domain.money import E6, E8, decimal_text, to_units
+from tapebook.domain.units import E6, E8, decimal_text, to_units
 
 
 @pytest.mark.parametrize(

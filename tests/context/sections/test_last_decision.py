@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tapebook.context import memory_sections
+from tapebook.context import market_sections
 from tapebook.domain.order import OrderOutcome
 from tapebook.domain.packet import Section
 from tapebook.domain.run import DecisionRun, RunStatus, Verdict
@@ -14,7 +14,7 @@ REFUSED = Verdict(False, "R3_POSITION_CAP", "position of $9.00 exceeds $5.00")
 
 def section_of(last_run: DecisionRun | None) -> Section | None:
     """The section after a run."""
-    return memory_sections.LAST_DECISION_SECTION.section(situation(last_run=last_run))
+    return market_sections.LAST_DECISION_SECTION.section(situation(last_run=last_run))
 
 
 def test_allowed_and_refused_actions() -> None:
@@ -73,7 +73,7 @@ OUTCOMES: list[tuple[OrderOutcome, str]] = [
 @pytest.mark.parametrize(("outcome", "said"), OUTCOMES)
 def test_what_became_of_the_order_is_said(outcome: OrderOutcome, said: str) -> None:
     known = situation(last_run=run((action(), Verdict(True))), last_orders=(outcome,))
-    section = memory_sections.LAST_DECISION_SECTION.section(known)
+    section = market_sections.LAST_DECISION_SECTION.section(known)
     assert section is not None
     assert section.rows[1] == ("open BTC long", f'{said}; reason: "breakout"')
 

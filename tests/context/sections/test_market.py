@@ -2,10 +2,9 @@
 
 from tapebook.context import market_sections as section_of
 from tapebook.context.situation import Feature, Market
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Liquidity, Mid
-from tapebook.domain.money import E8
 from tapebook.domain.packet import Section
+from tapebook.domain.units import E8, MINUTE
 from tests.context.situations import NOW, market
 
 PRESSURE = (

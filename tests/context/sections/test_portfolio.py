@@ -9,11 +9,10 @@ from tapebook.context import market_sections
 from tapebook.context.render import Rows, fact_text
 from tapebook.context.situation import Situation
 from tapebook.domain.agent import RiskCaps
-from tapebook.domain.instants import MINUTE
-from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Section
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Activity
+from tapebook.domain.units import E6, E8, MINUTE
 from tests.context.situations import NOW, deployed, order, profile, situation
 
 CAPS = (

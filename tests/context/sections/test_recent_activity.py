@@ -7,8 +7,8 @@ from hypothesis import given
 
 from tapebook.context import memory_sections
 from tapebook.context.render import SectionCache
-from tapebook.domain.money import E6
 from tapebook.domain.run import Activity
+from tapebook.domain.units import E6
 from tests.context.situations import RULES, activities, situation
 
 SPECIFIED = """\

@@ -8,10 +8,9 @@ import pytest
 from tapebook.book.materializer import Account, TradeCause, settle_fill
 from tapebook.context import memory_sections
 from tapebook.context.render import SectionCache
-from tapebook.domain.instants import HOUR, parse_instant
-from tapebook.domain.money import E6, E8, to_units
 from tapebook.domain.order import Fill
 from tapebook.domain.position import ClosedTrade, Portfolio
+from tapebook.domain.units import E6, E8, HOUR, parse_instant, to_units
 from tests.context.situations import NOW, closed, situation, trade
 
 SPECIFIED = """\

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from tapebook.decision import EngineAnswer, EngineTerms, Reply, parse_reply
-from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Section
 from tapebook.domain.run import Action
+from tapebook.domain.units import E6, E8
 
 FLAT, LONG, SHORT = 0, 1, -1
 Prices = tuple[float, float, float]

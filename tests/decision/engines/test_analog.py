@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tapebook.decision import EngineTerms
 from tapebook.decision.engines import analog
-from tapebook.domain.instants import HOUR
 from tapebook.domain.packet import AnalogFacts, Packet
+from tapebook.domain.units import HOUR
 from tests.decision.engines.seen import FLAT, LONG, SHORT, account, packet_of, proposed_by
 
 

@@ -11,9 +11,9 @@ from tapebook.decision import Engine, EngineAnswer, EngineTerms
 from tapebook.decision.engines import breakout, ensemble, reversion, trend
 from tapebook.decision.engines.ensemble import MEMBERS, EnsembleEngine
 from tapebook.decision.reply import make_answer
-from tapebook.domain.money import E6, E8
 from tapebook.domain.packet import Packet, Section
 from tapebook.domain.run import Action, Usage, Vote
+from tapebook.domain.units import E6, E8
 from tapebook.errors import ConfigError
 from tests.decision.engines.seen import FLAT, LONG, SHORT, account, action_in, bars, packet_of
 

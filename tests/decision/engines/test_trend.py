@@ -5,8 +5,8 @@ import pytest
 from tapebook.decision import EngineTerms
 from tapebook.decision.engines import trend
 from tapebook.decision.engines.trend import TrendSettings
-from tapebook.domain.money import E6
 from tapebook.domain.run import Action
+from tapebook.domain.units import E6
 from tests.decision.engines.seen import FLAT, LONG, SHORT, action_in, proposed_by, seen
 
 USUAL = TrendSettings()

@@ -15,9 +15,8 @@ from pyarrow import parquet
 from tapebook import plug
 from tapebook.clock import VirtualClock
 from tapebook.db import connect, migrate
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE
 from tapebook.errors import BadInput, StoreFailed
 from tapebook.history import exporter
 from tapebook.history.import_file import parse_file

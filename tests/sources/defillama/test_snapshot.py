@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
 from tapebook.domain.market import FeatureRow, RegistryRecord
+from tapebook.domain.units import DAY, HOUR, MINUTE, parse_instant
 from tapebook.ingest.ingester import FactBuffer, PendingFacts
 from tapebook.sources.defillama.snapshot import (
     DefiLlamaSnapshot,

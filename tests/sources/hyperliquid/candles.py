@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import MINUTE
 
 START = 1_785_053_340_000
 

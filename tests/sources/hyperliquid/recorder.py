@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle, Gap, MidFrame, Observation, RegistryRecord, SubjectKind
+from tapebook.domain.units import MINUTE
 from tapebook.sources.hyperliquid import HyperliquidSourceSettings, create
 from tapebook.sources.hyperliquid.client import HyperliquidSource
 from tapebook.tape.source import Fact, SourceProblem, SourceProgress

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import MINUTE
 from tapebook.sources.hyperliquid.prices import REMEMBERED, BarFinalizer
 from tests.sources.hyperliquid.candles import START, Market, flat, markets, picture
 

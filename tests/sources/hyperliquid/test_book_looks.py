@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Liquidity
+from tapebook.domain.units import HOUR, MINUTE, floor_to_step
 from tapebook.errors import ConfigError
 from tapebook.sources.hyperliquid.books import book_changed_enough
 from tapebook.sources.hyperliquid.rest import RestRequest, SourceTime, encode_request

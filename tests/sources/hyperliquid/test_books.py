@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tapebook.sources.hyperliquid.books import FULL, LEVELS, BookPicture, book_of, liquidity_of, next_picture
 from tapebook.sources.hyperliquid.wire import BookRow, LevelRow
 

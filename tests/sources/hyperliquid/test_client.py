@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
+from tapebook.domain.units import MINUTE
 from tapebook.errors import ConfigError, Retry
 from tapebook.sources.hyperliquid import HyperliquidSourceSettings, create
 from tapebook.sources.hyperliquid.client import HyperliquidSource

@@ -1,8 +1,7 @@
 """Contexts, predicted and settled funding as facts."""
 
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import AssetContext, FundingRate, PredictedFunding
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR
 from tapebook.sources.hyperliquid.contexts import contexts_of, funding_of, predicted_of
 from tapebook.sources.hyperliquid.wire import ContextRow, FundingRow, Perp, Perps, VenueRow
 

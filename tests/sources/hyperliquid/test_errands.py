@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tapebook.domain.instants import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.sources.hyperliquid.rest import RequestKind, RestQueue, RestRequest, encode_request
 
 NOW = 1_000 * HOUR

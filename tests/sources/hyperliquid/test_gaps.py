@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import MINUTE
 from tapebook.domain.market import Gap, subject_of
+from tapebook.domain.units import MINUTE
 from tapebook.sources.hyperliquid.gaps import KEPT_BARS, Cadence, first_kept_minute, missing_ranges
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, Observation, PredictedFunding
+from tapebook.domain.units import HOUR, MINUTE, floor_to_step
 from tapebook.sources.hyperliquid.rest import RestRequest, SourceTime
 from tapebook.sources.hyperliquid.session import HyperliquidSession
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings

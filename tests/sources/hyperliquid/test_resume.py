@@ -1,7 +1,7 @@
 """A start after an outage, dex by dex: one dex can have been silent for longer than another."""
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.sources.hyperliquid.gaps import KEPT_BARS, channel_of
 from tapebook.sources.hyperliquid.rest import RestRequest
 from tapebook.sources.hyperliquid.session import HyperliquidSession

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, Mid, PredictedFunding
+from tapebook.domain.units import HOUR, MINUTE, floor_to_step
 from tapebook.sources.hyperliquid.gaps import KEPT_BARS
 from tapebook.sources.hyperliquid.rest import RestRequest, SourceTime
 from tapebook.sources.hyperliquid.session import HyperliquidSession

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8, to_units
+from tapebook.domain.units import E8, to_units
 from tapebook.sources.hyperliquid.wire import (
     Ack,
     CandlesFrame,

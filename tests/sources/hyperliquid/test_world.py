@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tapebook.domain.instants import HOUR, MINUTE, parse_instant
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Gap, Liquidity, Mid
+from tapebook.domain.units import HOUR, MINUTE, parse_instant
 from tapebook.sources.hyperliquid import HyperliquidSourceSettings, create
 from tapebook.sources.hyperliquid.client import HyperliquidSource
 from tapebook.world.market import World, symbol_history

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import DAY, HOUR, iso_text
+from tapebook.domain.units import DAY, HOUR, iso_text
 from tapebook.ingest.ingester import FactBuffer, PendingFacts
 from tapebook.sources.polymarket.crawl import CrawlSettings, PolymarketCrawl
 from tapebook.wiring import Rooms

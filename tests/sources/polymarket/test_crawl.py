@@ -11,8 +11,8 @@ import pytest
 
 from tapebook.clock import VirtualClock
 from tapebook.desk.health import health_checks
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.domain.market import FeatureRow, RegistryRecord
+from tapebook.domain.units import HOUR, MINUTE, SECOND, parse_instant
 from tapebook.ingest.ingester import FactBuffer
 from tapebook.sources import load_sources
 from tapebook.sources._polling import HttpRequest
@@ -58,7 +58,7 @@ class Desk:
 
     def metrics(self, channel: str, symbol: str) -> dict[str, Any]:
         """The newest summary of an asset."""
-        row = self.rooms.tape.feature(channel, prediction_subject(symbol), view=View(self.clock.now() + HOUR))
+        row = self.rooms.tape.newest(channel, prediction_subject(symbol), view=View(self.clock.now() + HOUR))
         assert row is not None
         found: dict[str, Any] = json.loads(row.metrics_json)
         return found

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, parse_instant
+from tapebook.domain.units import DAY, HOUR, MINUTE, parse_instant
 from tapebook.sources.polymarket.markets import (
     AssetMatcher,
     LinkedMarket,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tapebook.api import app
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 
 Run = Callable[..., tuple[int, str, str]]
 MOMENT = "2026-01-05T00:30"

@@ -230,6 +230,22 @@ def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(hom
     assert not psutil.wait_procs(children, timeout=30)[1]
 
 
+def test_the_page_is_served_beside_the_desk_comes_back_and_ends_with_it(home: str) -> None:
+    port = free_port()
+    desk = start("up", "--with-web", "--web-port", str(port), "--home", home)
+    children = await_children(desk.pid, 5)
+    assert ask_api(port, "/me")[0] == 200, "the page has the API below it"
+    assert "Tapebook" in httpx.get(f"http://127.0.0.1:{port}/", timeout=20).text
+    (page,) = [child for child in children if "web" in child.cmdline()]
+    page.kill()
+    page.wait(10)
+    assert ask_api(port, "/me")[0] == 200, "it is started again"
+    children = await_children(desk.pid, 5)
+    desk.send_signal(signal.SIGTERM)
+    assert "web ended with code -9; it is started again" in desk.communicate(timeout=60)[1] and desk.returncode == 0
+    assert not any(child.is_running() for child in children)
+
+
 def test_stops_cleanly_when_told_to_and_writes_a_token_nowhere(home: str, run: Run) -> None:
     port = free_port()
     desk = start("--log-json", "up", "--with-api", "--api-port", str(port), "--home", home)

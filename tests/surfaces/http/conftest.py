@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from tapebook.api import app
 from tapebook.api.access import SCOPES, AccessStore
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, parse_instant
+from tapebook.domain.units import MINUTE, parse_instant
 from tapebook.home import make_home
 from tapebook.surfaces.http.server import create_app
 

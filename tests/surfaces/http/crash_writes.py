@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 from tapebook.api import app
 from tapebook.api.access import SCOPES, AccessStore
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, parse_instant
+from tapebook.domain.units import MINUTE, parse_instant
 from tapebook.settings.config import FILE
 from tapebook.surfaces.http.access import HomeAccess
 from tapebook.surfaces.http.server import create_app

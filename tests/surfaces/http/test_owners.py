@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from tapebook.api import app
 from tapebook.api.access import SCOPES, AccessStore
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.home import make_home
 from tapebook.settings.config import FILE
 from tapebook.surfaces.http.server import create_app, mount_mcp

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tapebook.api.access import SCOPES
-from tapebook.domain.instants import MINUTE, iso_text
+from tapebook.domain.units import MINUTE, iso_text
 from tests.surfaces.http.conftest import API, START, Answer, BotServer
 
 

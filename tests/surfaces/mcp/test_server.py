@@ -19,7 +19,7 @@ from mcp.types import CallToolResult, TextContent
 
 from tapebook.api import app
 from tapebook.clock import VirtualClock
-from tapebook.domain.instants import MINUTE, parse_instant
+from tapebook.domain.units import MINUTE, parse_instant
 from tapebook.home import make_home
 from tapebook.surfaces.mcp import answers
 from tapebook.surfaces.mcp.server import ProcessAccess, make_server

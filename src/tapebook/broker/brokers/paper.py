@@ -8,7 +8,7 @@ says so, and has been taken out of the market when the book has written that.
 
 from tapebook.broker.margin import MarginTiers, listed_increments
 from tapebook.broker.port import BookedAccount, BrokerActivity, MarketListing, OpenOrder, OrderState, PaperTerms
-from tapebook.broker.simulation import AccountSimulation
+from tapebook.broker.simulation import AccountSimulation, walked_quietly
 from tapebook.domain.order import Increments, Order, OrderEnd
 from tapebook.domain.position import Portfolio
 
@@ -50,7 +50,8 @@ class PaperBroker:
 
     def activity_since(self, booked: BookedAccount) -> BrokerActivity:
         """Fills, funding, liquidations and cancellations up to a moment."""
-        return AccountSimulation(booked, terms=self._terms, margins=self._margins).simulate()
+        walked = walked_quietly(booked)
+        return self._simulation(booked).simulate() if walked is None else BrokerActivity((), walked)
 
     def account_state(self, booked: BookedAccount) -> Portfolio:
         """The account at the end of its simulation."""

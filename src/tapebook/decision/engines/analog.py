@@ -7,9 +7,9 @@ pay the costs. Beyond them the target grows with what is left, measured in halve
 
 from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import RuleEngine, RuleSettings, Signal, abstain
-from tapebook.domain.instants import HOUR
 from tapebook.domain.packet import DecisionFacts
 from tapebook.domain.targets import FULL_E4
+from tapebook.domain.units import HOUR
 
 SETTINGS = RuleSettings
 

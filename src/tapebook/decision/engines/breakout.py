@@ -13,8 +13,8 @@ from tapebook.decision.rule_engine import (
     abstain,
     side_target_e4,
 )
-from tapebook.domain.money import short_price
 from tapebook.domain.packet import BarPrices, PositionSide
+from tapebook.domain.units import short_price
 
 
 class BreakoutSettings(RuleSettings, frozen=True, kw_only=True, cache_hash=True):

@@ -12,10 +12,9 @@ from msgspec import Meta
 from tapebook.decision.port import Engine, EngineTerms
 from tapebook.decision.rule_engine import RuleEngine, RuleSettings, Signal, abstain
 from tapebook.domain.cache import LastCall
-from tapebook.domain.instants import SECOND
-from tapebook.domain.money import E12, decimal_text
 from tapebook.domain.packet import DecisionFacts
 from tapebook.domain.targets import FULL_E4
+from tapebook.domain.units import E12, SECOND, decimal_text
 
 OLDEST_SECONDS = 7_200
 HourlyPct = Annotated[float, Meta(gt=0, le=100, description="a number of percent an hour above 0, up to 100")]

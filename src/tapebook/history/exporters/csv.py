@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from tapebook.domain.instants import iso_text
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, iso_text
 from tapebook.history.exporter import COLUMNS, INTERVAL_NAMES
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8, to_units
+from tapebook.domain.units import E8, to_units
 from tapebook.errors import BadInput
 from tapebook.history.exporter import COLUMNS, INTERVAL_NAMES
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import FeatureRow
+from tapebook.domain.units import HOUR
 from tapebook.sources._polling import PolledReplay, PolledSource, number_of
 from tapebook.sources.defillama.snapshot import NAME, DefiLlamaSnapshot, SnapshotSettings
 from tapebook.tape.families import Family
@@ -59,7 +59,7 @@ def replay(settings: DefiLlamaSettings, tape: "Tape") -> PolledReplay:
     def make_session(sink: Sink, replayed: PolledReplay) -> DefiLlamaSnapshot:
         def tvl_at(subject: str, at: int) -> float | None:
             found = _tvl_of(replayed.feature("capital_base", subject, at=at), at)
-            return found if found is not None else _tvl_of(tape.feature("capital_base", subject, view=View(at)), at)
+            return found if found is not None else _tvl_of(tape.newest("capital_base", subject, view=View(at)), at)
 
         plan = _snapshot_settings(settings, settings.api_url, settings.stablecoins_url)
         return DefiLlamaSnapshot(plan, sink, newest=None, tvl_at=tvl_at)
@@ -75,7 +75,7 @@ def create(settings: DefiLlamaSettings, context: SourceContext) -> PolledSource:
     tape = context.tape
 
     def tvl_at(subject: str, at: int) -> float | None:
-        return _tvl_of(tape.feature("capital_base", subject, view=View(at)), at)
+        return _tvl_of(tape.newest("capital_base", subject, view=View(at)), at)
 
     session = DefiLlamaSnapshot(
         _snapshot_settings(settings, api, stablecoins),

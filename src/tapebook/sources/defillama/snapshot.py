@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import FeatureRow, RegistryRecord, SubjectKind
+from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.sources._polling import HttpRequest, missed_hours
 from tapebook.sources.defillama.wire import (
     OPEN_INTEREST,

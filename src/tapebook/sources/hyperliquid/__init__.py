@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tapebook.domain.instants import HOUR, MINUTE
 from tapebook.domain.market import Gap, Liquidity
+from tapebook.domain.units import HOUR, MINUTE
 from tapebook.sources.hyperliquid.settings import FeedSettings, HyperliquidSourceSettings, source_settings
 from tapebook.tape.source import RecordPayload, Sink, SourceAdapter, SourceChannel, SourceContext, SourceProblem
 

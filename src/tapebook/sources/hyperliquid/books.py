@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE, floor_to_step
 from tapebook.domain.market import EVERY_SUBJECT, Liquidity, dex_of
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, MINUTE, floor_to_step
 from tapebook.sources.hyperliquid.gaps import NO_ANSWER, NOT_RUNNING, Cadence, Outbox
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, rest_weight
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings

@@ -14,9 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import AssetContext, Delisting, FundingRate, PredictedFunding, dex_of, subject_of
-from tapebook.domain.money import E12, to_units
+from tapebook.domain.units import E12, HOUR, MINUTE, floor_to_step, to_units
 from tapebook.sources.hyperliquid.gaps import NO_ANSWER, NOT_RUNNING, Cadence, Outbox, missing_ranges
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, SourceTime
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings

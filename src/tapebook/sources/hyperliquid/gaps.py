@@ -10,9 +10,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from tapebook.domain.instants import MINUTE, floor_to_step
 from tapebook.domain.market import Gap, SubjectKind, subject_of
 from tapebook.domain.text import short_line
+from tapebook.domain.units import MINUTE, floor_to_step
 from tapebook.sources.hyperliquid.wire import Malformed
 from tapebook.tape.source import Fact, Sink, SourceProblem
 

@@ -21,8 +21,8 @@ from itertools import compress
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle, Gap, MidFrame, dex_of
+from tapebook.domain.units import HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.sources.hyperliquid.gaps import NO_BAR, NOT_RUNNING, Outbox, first_kept_minute, missing_ranges
 from tapebook.sources.hyperliquid.rest import Poll, RestQueue, RestRequest, SourceTime
 from tapebook.sources.hyperliquid.settings import HyperliquidSourceSettings

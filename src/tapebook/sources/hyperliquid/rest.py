@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Raw
 
-from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
+from tapebook.domain.units import HOUR, MINUTE, floor_to_step
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

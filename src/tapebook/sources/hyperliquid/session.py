@@ -16,8 +16,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, floor_to_step
 from tapebook.domain.market import Liquidity, dex_of, subject_of
+from tapebook.domain.units import HOUR, floor_to_step
 from tapebook.sources.hyperliquid import universe
 from tapebook.sources.hyperliquid.books import BookPoll
 from tapebook.sources.hyperliquid.contexts import ContextPoll, FundingPoll

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, MINUTE, SECOND
+from tapebook.domain.units import HOUR, MINUTE, SECOND
 from tapebook.errors import ConfigError
 
 # The dearest single request, 5,000 candles, weighs 104 of 1,200: a smaller share could never send it.

@@ -9,8 +9,8 @@ over (`unrecorded_book_gaps`).
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import EVERY_SUBJECT, Gap, Liquidity, dex_of
+from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.sources.hyperliquid.gaps import NO_BAR, NOT_RUNNING, SOURCE_NAME, channel_of
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, View

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from tapebook.domain.instants import MINUTE, SECOND
 from tapebook.domain.market import Candle
-from tapebook.domain.money import E8, floats_to_e8, to_e8
+from tapebook.domain.units import E8, MINUTE, SECOND, floats_to_e8, to_e8
 
 _MINUTE_SEC = MINUTE // SECOND
 _FOUR_E8 = 4 * E8

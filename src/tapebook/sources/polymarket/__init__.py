@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from tapebook.domain.instants import DAY, HOUR
 from tapebook.domain.market import FeatureRow
+from tapebook.domain.units import DAY, HOUR
 from tapebook.sources._polling import PolledReplay, PolledSource
 from tapebook.sources.polymarket.crawl import NAME, SUMMARY_CHANNELS, CrawlSettings, PolymarketCrawl
 from tapebook.tape.families import Family

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step, iso_text
 from tapebook.domain.market import FeatureRow, RegistryRecord
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, floor_to_step, iso_text
 from tapebook.sources._polling import HttpRequest, missed_hours
 from tapebook.sources.polymarket.markets import (
     AssetMatcher,

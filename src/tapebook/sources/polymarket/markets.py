@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tapebook.domain.instants import DAY, iso_text
+from tapebook.domain.units import DAY, iso_text
 from tapebook.sources.polymarket.wire import (
     OrderBookTop,
     PredictionEvent,

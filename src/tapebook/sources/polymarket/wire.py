@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, SECOND
+from tapebook.domain.units import DAY, HOUR, SECOND
 from tapebook.sources._polling import decode_answer, instant_of, number_of, text_of
 
 _MOST_TITLE = 300

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 
-from tapebook.domain.instants import iso_text
 from tapebook.domain.text import escape_hidden_characters, plural
+from tapebook.domain.units import iso_text
 from tapebook.surfaces.cli.options import Home, Json, home_folder, open_home
 from tapebook.surfaces.cli.output import Show, complain, one_line, print_json, print_lines, progress
 
@@ -37,11 +37,16 @@ Only = Annotated[
 WithIngest = Annotated[bool, typer.Option("--with-ingest", help="Listen to the market as well.")]
 WithApi = Annotated[bool, typer.Option("--with-api", help="Serve the HTTP API as well.")]
 ApiPort = Annotated[int, typer.Option("--api-port", metavar="N", min=1, max=65535, help="The port of the HTTP API.")]
+WithWeb = Annotated[bool, typer.Option("--with-web", help="Serve the page as well, to this machine.")]
+WebPort = Annotated[int, typer.Option("--web-port", metavar="N", min=1, max=65535, help="The port of the page.")]
 Url = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Whose clock to follow; else the url of the settings.")
 ]
 Seconds = Annotated[
     float | None, typer.Option("--seconds", metavar="N", min=0.1, help="Stop after N seconds; else run until stopped.")
+]
+Parent = Annotated[
+    int | None, typer.Option("--parent", metavar="PID", help="The process that started it, with which it ends.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not print what happens, only problems.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, a summary last.")]
@@ -53,6 +58,8 @@ def up(
     with_ingest: WithIngest = False,
     with_api: WithApi = False,
     api_port: ApiPort = 8017,
+    with_web: WithWeb = False,
+    web_port: WebPort = 8710,
     url: Url = None,
     seconds: Seconds = None,
     quiet: Quiet = False,
@@ -69,6 +76,8 @@ def up(
         raise typer.BadParameter("run `tapebook ingest` beside it", param_hint="--with-ingest")
     if only and with_api:
         raise typer.BadParameter("run `tapebook api` beside it", param_hint="--with-api")
+    if only and with_web:
+        raise typer.BadParameter("run `tapebook web` beside it", param_hint="--with-web")
     place, printer = home_folder(home), _EventPrinter(app.HomeTotals(), as_json=json)
     lookout = None if quiet else app.HomeObserver(printer.print_event, printer.totals)
     # A supervisor reads how its roles come along from their plain lines.
@@ -85,6 +94,7 @@ def up(
                     only=roles,
                     with_ingest=with_ingest,
                     api_port=api_port if with_api else None,
+                    web_port=web_port if with_web else None,
                     url=url,
                     seconds=seconds,
                     print_line=printer.print_notice,
@@ -106,6 +116,8 @@ def web(
         str, typer.Option(metavar="HOST", help="The address to listen on, of this machine alone.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=1, max=65_535, help="The port to listen on.")] = 8710,
+    seconds: Seconds = None,
+    parent: Parent = None,
     home: Home = None,
 ) -> None:
     """Serve the page: look at a home in a browser, live."""
@@ -115,7 +127,7 @@ def web(
 
         print_lines([f"http://{host}:{port}   (Ctrl-C ends it)"])
         sys.stdout.flush()
-        serve_pages(book, host=host, port=port)
+        serve_pages(book, host=host, port=port, seconds=seconds, parent=parent)
 
 
 class _EventPrinter:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tapebook.domain.instants import minute_text
 from tapebook.domain.text import plural
+from tapebook.domain.units import minute_text
 from tapebook.errors import Stop
 from tapebook.surfaces.cli.desk import web
 from tapebook.surfaces.cli.options import Home, Json, Most, home_folder, open_home, parse_time

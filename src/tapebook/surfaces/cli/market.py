@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tapebook.domain.instants import iso_text
 from tapebook.domain.text import plural
+from tapebook.domain.units import iso_text
 from tapebook.errors import BadInput
 from tapebook.surfaces.cli.options import AsOf, Home, Json, home_folder, open_home, parse_time
 from tapebook.surfaces.cli.output import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.gc_pause import gc_paused
 
 if TYPE_CHECKING:

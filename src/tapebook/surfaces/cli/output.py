@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from tapebook.clock import elapsed_seconds
-from tapebook.domain.money import E8, short_price, to_units
 from tapebook.domain.text import escape_hidden_characters, redact_passwords, sanitise
+from tapebook.domain.units import E8, short_price, to_units
 from tapebook.settings.logs import wants_colours
 
 Item = TypeVar("Item")

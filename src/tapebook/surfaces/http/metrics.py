@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from tapebook.api.app import Tapebook
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 from tapebook.surfaces.http.access import Reader
 from tapebook.surfaces.http.answers import TypedRoute
 

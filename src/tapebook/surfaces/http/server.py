@@ -7,22 +7,25 @@ What is served in the same process (pages, MCP) is mounted on the application; w
 `run_beside`. NiceGUI wraps the lifespan that is here in its own.
 """
 
+import asyncio
+import logging
 import os
 import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 import uvicorn
 from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from tapebook.api.app import Tapebook
 from tapebook.clock import elapsed_seconds
-from tapebook.errors import BadInput
+from tapebook.errors import BadInput, TapebookError
 from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
 from tapebook.surfaces.http.answers import TypedRoute, install_problem_handlers, openapi_document
 from tapebook.surfaces.http.events import EVENT_ROUTERS, HomePulse
@@ -36,6 +39,10 @@ API_VERSION = "1.0"
 _LEAVE_SECONDS = 5
 _END_POLL_SECONDS = 0.1
 MOST_CONNECTIONS = 500
+SEND_SECONDS = 300.0
+"""How often the server looks whether texts that wait on this machine are due for an archive elsewhere."""
+
+_LOG = logging.getLogger("tapebook.http")
 
 StartBeside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -56,7 +63,7 @@ def create_app(*books: Tapebook, loopback: bool = True, hosts: Iterable[str] = (
         lifespan=_lifespan,
     )
     app.state.access = HomeAccess(books, anyone_reads=loopback and not hosts)
-    app.state.beside = list[StartBeside]()
+    app.state.beside = [_send_texts_beside(books)]
     app.state.pulses = dict[str, HomePulse]()
     routers = (*READ_ROUTERS, *WRITE_ROUTERS, *EVENT_ROUTERS)
     for router in routers:
@@ -88,6 +95,33 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for start in app.state.beside:
             await stack.enter_async_context(start(app))
         yield
+
+
+def _send_texts_beside(books: Sequence[Tapebook]) -> StartBeside:
+    """Sends texts of bots and documents to an archive elsewhere, since this machine may have no librarian."""
+
+    @asynccontextmanager
+    async def beside(app: FastAPI) -> AsyncIterator[None]:
+        sending = asyncio.create_task(_send_texts(books))
+        try:
+            yield
+        finally:
+            sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await sending
+
+    return beside
+
+
+async def _send_texts(books: Sequence[Tapebook]) -> None:
+    while True:
+        await asyncio.sleep(SEND_SECONDS)
+        for book in books:
+            try:
+                await run_in_threadpool(book.send_due_texts)
+            except TapebookError as error:
+                # They wait, and are tried again; `doctor` shows them.
+                _LOG.warning("texts wait", extra={"fields": {"home": str(book.folder), "error": str(error)}})
 
 
 def mount_mcp(app: FastAPI) -> None:

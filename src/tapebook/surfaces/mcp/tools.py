@@ -11,9 +11,9 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from tapebook.api.bots import packet_text_for_bots
-from tapebook.domain.instants import iso_text
 from tapebook.domain.order import Side
 from tapebook.domain.text import plural, short_line
+from tapebook.domain.units import iso_text
 from tapebook.errors import BadInput, UnknownName
 from tapebook.surfaces.mcp.answers import (
     Cursor,

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tapebook.domain.instants import parse_instant
+from tapebook.domain.units import parse_instant
 
 UP, DOWN, QUIET, LINE, BAND = "#3b8eea", "#d9822b", "#8593a3", "#8593a333", "#3b8eea33"
 Options = dict[str, Any]

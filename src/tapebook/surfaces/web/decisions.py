@@ -7,8 +7,8 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 from tapebook.api.app import Tapebook
-from tapebook.domain.instants import HOUR, iso_text, parse_instant
 from tapebook.domain.text import plural
+from tapebook.domain.units import HOUR, iso_text, parse_instant
 from tapebook.errors import TapebookError
 from tapebook.surfaces.web.frame import PageFrame, action_button, draw_or_say, page, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from nicegui import ui
 
 from tapebook.api.app import Tapebook
-from tapebook.domain.instants import DAY, parse_instant
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, parse_instant
 from tapebook.surfaces.web.charts import bars_options
 from tapebook.surfaces.web.frame import (
     PageFrame,

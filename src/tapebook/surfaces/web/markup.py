@@ -12,8 +12,8 @@ from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from tapebook.domain.money import E8, short_price, to_units
 from tapebook.domain.text import sanitise
+from tapebook.domain.units import E8, short_price, to_units
 
 NOTHING = "–"
 # Columns that fit beside each other there.

@@ -7,8 +7,8 @@ from typing import Any
 from nicegui import ui
 
 from tapebook.api.app import Tapebook
-from tapebook.domain.instants import DAY
 from tapebook.domain.text import plural
+from tapebook.domain.units import DAY
 from tapebook.surfaces.web.charts import equity_options
 from tapebook.surfaces.web.frame import PageFrame, chart, page, page_frame, query_of, sheet_of
 from tapebook.surfaces.web.markup import (

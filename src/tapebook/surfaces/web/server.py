@@ -10,7 +10,6 @@ sent to, anywhere else.
 import gc
 from importlib import resources
 
-import uvicorn
 from fastapi import FastAPI
 from nicegui import ui
 from starlette.datastructures import MutableHeaders
@@ -19,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tapebook.api.app import Tapebook
 from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import is_loopback
-from tapebook.surfaces.http.server import create_app
+from tapebook.surfaces.http.server import ListenTerms, create_app, run_server
 from tapebook.surfaces.web import agents, backtests, decisions, documents, horizons, markets, memory, overview, system
 
 # Vue compiles its templates in the page and NiceGUI writes its start into it, so scripts inside it must run; what comes
@@ -93,12 +92,14 @@ def create_page_app(book: Tapebook) -> FastAPI:
     return app
 
 
-def serve_pages(book: Tapebook, *, host: str, port: int) -> None:
-    """Serves the pages of a home, and its API, until it is told to stop."""
+def serve_pages(
+    book: Tapebook, *, host: str, port: int, seconds: float | None = None, parent: int | None = None
+) -> None:
+    """Serves the pages of a home, and its API, until it is told to stop, or its time or its parent process ends."""
     if not is_loopback(host):
         raise BadInput(f"{host} can be reached from elsewhere: listen on 127.0.0.1, and tunnel to it")
     app = create_page_app(book)
     try:
-        uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, server_header=False)
+        run_server(app, ListenTerms(host, port, seconds=seconds, parent=parent))
     finally:
         app.state.access.close()

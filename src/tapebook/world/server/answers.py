@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.instants import HOUR, floor_to_step
+from tapebook.domain.units import HOUR, floor_to_step
 from tapebook.world.faults import FaultLog, Faults, InjectedFault
 from tapebook.world.random_streams import stream_seed
 from tapebook.world.server import catalog, levels, requests, wire

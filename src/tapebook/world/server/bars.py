@@ -15,8 +15,8 @@ from random import Random
 
 from msgspec.structs import replace
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.domain.market import Candle
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.world.cadence import STEPS_PER_MINUTE
 
 NEWEST_BARS = 5_000

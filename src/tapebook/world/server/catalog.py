@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tapebook.domain.market import Candle, Liquidity
-from tapebook.domain.money import E8, E12
+from tapebook.domain.units import E8, E12
 from tapebook.world.assets import Asset, asset_of, quotes_e8
 from tapebook.world.listings import MinuteDetails
 from tapebook.world.server import wire

@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tapebook.domain.instants import HOUR, MINUTE, floor_to_step
 from tapebook.domain.market import Candle, FundingRate
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8, HOUR, MINUTE, floor_to_step
 from tapebook.world.assets import BUILDER_ASSETS, asset_of, quote_e8
 from tapebook.world.cadence import MINUTES_PER_DAY, STEP
 from tapebook.world.listings import Listing, ListingMinute, MinuteDetails

@@ -14,7 +14,7 @@ from random import Random
 import msgspec
 
 from tapebook.domain.market import Liquidity
-from tapebook.domain.money import E8
+from tapebook.domain.units import E8
 from tapebook.world.assets import decimals_of
 from tapebook.world.server import wire
 

@@ -7,8 +7,7 @@ else, chains under an old name, previous values that are empty, and changes that
 
 from typing import Any
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, SECOND, floor_to_step
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.world.assets import asset_of
 from tapebook.world.random_streams import stream_seed
 from tapebook.world.server.exchange import Exchange

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tapebook.domain.instants import DAY, HOUR, MINUTE, floor_to_step, iso_text
-from tapebook.domain.money import E8
+from tapebook.domain.units import DAY, E8, HOUR, MINUTE, floor_to_step, iso_text
 from tapebook.world.assets import asset_of
 from tapebook.world.random_streams import stream_seed
 from tapebook.world.server.exchange import Exchange

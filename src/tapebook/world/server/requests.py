@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 
 
 class _Request(msgspec.Struct, frozen=True, rename="camel", tag_field="type"):

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 from aiohttp import web
 
-from tapebook.domain.instants import floor_to_step
 from tapebook.domain.market import Candle, FundingRate
+from tapebook.domain.units import floor_to_step
 from tapebook.world.cadence import STEP
 from tapebook.world.faults import BAD_GATEWAY, BarAmender, FaultLog, Faults, FrameMangler, InjectedFault
 from tapebook.world.market import World

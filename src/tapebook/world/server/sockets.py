@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import WSMsgType, web
 
-from tapebook.domain.instants import MINUTE
+from tapebook.domain.units import MINUTE
 from tapebook.world.cadence import STEP
 from tapebook.world.faults import FaultLog, Frame, FrameMangler, InjectedFault
 from tapebook.world.server import answers, catalog, messages, requests, wire

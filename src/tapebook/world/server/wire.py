@@ -5,8 +5,8 @@ Prices and rates are cut from integers, so that what a client reads back is the 
 
 from typing import Any
 
-from tapebook.domain.instants import SECOND
 from tapebook.domain.market import Candle, FundingRate
+from tapebook.domain.units import SECOND
 from tapebook.world.random_streams import stream_seed
 
 _FUNDING_LAG_MS = 60

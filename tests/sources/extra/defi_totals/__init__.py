@@ -9,8 +9,8 @@ from typing import Annotated
 
 import msgspec
 
-from tapebook.domain.instants import HOUR
 from tapebook.domain.market import FeatureRow, SubjectKind
+from tapebook.domain.units import HOUR
 from tapebook.tape.families import Family
 from tapebook.tape.source import SourceAdapter, SourceChannel, SourceContext, SourceProblem
 

@@ -1,15 +1,75 @@
-"""Integers for everything that is worth money, and the few rounding rules they need.
+"""The units of everything that is counted: UTC milliseconds, and integers for all that is worth money.
 
-Units: prices and sizes are `_e8`, money is `_usd_e6`, rates are `_e12`. Python multiplies them
-without overflow; a product is brought back to a unit by `divide`, which rounds half to even so
-that many roundings do not drift to one side.
+Instants are milliseconds since 1970. Prices and sizes are `_e8`, money is `_usd_e6`, rates are `_e12`. Python
+multiplies them without overflow; a product is brought back to a unit by `divide_half_even`, so that many roundings do
+not drift to one side. Both are read from text here, and written as text.
 """
 
+import re
 from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from math import dist
 from math import floor as whole
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+# Fewer digits are a date such as 20260131.
+_EPOCH_MS = re.compile(r"-?[0-9]{9,15}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The years 1 to 9999: what can be written as a date.
+_FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000, 253_402_300_799_999
+DAY_MINUTES = DAY // MINUTE
+# Every time of day there is: a packet writes many.
+TIMES_OF_DAY = tuple(f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(DAY_MINUTES))
+
+
+def parse_instant(text: str) -> int:
+    """ISO-8601 (UTC when no zone is named) or epoch milliseconds as an instant. Raises ValueError with the remedy."""
+    if _EPOCH_MS.fullmatch(text) and _FIRST_INSTANT <= int(text) <= _LAST_INSTANT:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r} is not a time: write it like 2026-01-31T12:05:00Z or as epoch milliseconds"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def iso_text(instant: int) -> str:
+    """An instant as `2026-01-31T12:05:00.000Z`."""
+    time = f"{TIMES_OF_DAY[instant // MINUTE % DAY_MINUTES]}:{instant // SECOND % 60:02d}.{instant % SECOND:03d}"
+    return f"{_day_text(instant // DAY)}T{time}Z"
+
+
+def minute_text(instant: int) -> str:
+    """An instant as `2026-01-31T12:05`, for lines people and models read."""
+    return f"{_day_text(instant // DAY)}T{TIMES_OF_DAY[instant // MINUTE % DAY_MINUTES]}"
+
+
+def time_of_day_text(instant: int) -> str:
+    """The time of day of an instant as `12:05`."""
+    return TIMES_OF_DAY[instant // MINUTE % DAY_MINUTES]
+
+
+@lru_cache(maxsize=1_024)
+def _day_text(day: int) -> str:
+    """A day as `2026-01-31`."""
+    # Cached, since the moments of a run of ticks are of few days.
+    return f"{_EPOCH + timedelta(days=day):%Y-%m-%d}"
+
+
+def floor_to_step(instant: int, step: int) -> int:
+    """The newest multiple of `step` at or before the instant."""
+    return instant - instant % step
+
 
 E6 = 10**6
 E8 = 10**8
@@ -40,7 +100,7 @@ def divide_half_even(numerator: int, denominator: int) -> int:
 
 def notional_usd_e6(size_e8: int, price_e8: int) -> int:
     """What `size` is worth at `price`; signed like the size."""
-    # What `divide` does, written out: a tick asks for the worth of what is held a dozen times.
+    # What `divide_half_even` does, written out: a tick asks for the worth of what is held a dozen times.
     quotient, remainder = divmod(size_e8 * price_e8, 10**10)
     if remainder > _HALF_USD_E6 or (remainder == _HALF_USD_E6 and quotient % 2):
         return quotient + 1
@@ -63,7 +123,7 @@ def size_e8_for(notional_e6: int, price_e8: int) -> int:
 
 
 def to_units(text: str | int | float | Decimal, unit: int) -> int:
-    """A decimal text as an integer of `unit`: `scaled("0.1", E8)` is 10_000_000. ValueError when it is no number."""
+    """A decimal text as an integer of `unit`: `to_units("0.1", E8)` is 10_000_000. ValueError when it is no number."""
     quick = _float_to_units(text, unit) if isinstance(text, float) else None
     if quick is not None:
         return quick
@@ -81,7 +141,7 @@ def to_units(text: str | int | float | Decimal, unit: int) -> int:
 
 
 def to_e8(text: str) -> int:
-    """What `scaled(text, E8)` gives or raises, several times as fast for positive numbers of up to eight decimals."""
+    """What `to_units(text, E8)` gives or raises, several times as fast for positive numbers of up to eight decimals."""
     try:
         value = float(text) * E8
     except ValueError:
