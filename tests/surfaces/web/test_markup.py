@@ -1,8 +1,11 @@
 """Values as people read them, without a browser."""
 
+from pathlib import Path
+
 import pytest
 
 from tapebook.surfaces.web.backtests import arm_names, verdict_alert
+from tapebook.surfaces.web.frame import NAVIGATION
 from tapebook.surfaces.web.markup import compact, key_values, label, price, size, sparkline, tag
 from tapebook.surfaces.web.memory import providers_sheet
 from tapebook.surfaces.web.overview import run_state
@@ -63,3 +66,11 @@ def test_arms_of_one_name_are_told_apart_by_their_ids() -> None:
     assert arm_names([one]) == {"0123456789": "a, memory on, from 2026-01-01"}
     both = arm_names([one, one | {"id": "9876543210"}])
     assert list(both.values()) == ["a, memory on, from 2026-01-01, 01234567", "a, memory on, from 2026-01-01, 98765432"]
+
+
+def test_every_page_has_pictures_in_the_docs() -> None:
+    """Light and dark, on a desktop and on a phone: `make bench ARGS=screenshots` takes them."""
+    pages = {name.lower() for name, _, _ in NAVIGATION} | {"agent", "decision", "backtest", "comparison"}
+    folder = Path(__file__).parents[3] / "docs" / "screenshots"
+    kinds = [f"{theme}{device}" for theme in ("light", "dark") for device in ("", "-phone")]
+    assert {path.name for path in folder.iterdir()} == {f"{page}-{kind}.png" for page in pages for kind in kinds}
