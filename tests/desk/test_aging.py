@@ -14,7 +14,7 @@ from tapebook.api.app import DemoProgress
 from tapebook.desk import demo
 from tapebook.desk.aging import age_home
 from tapebook.desk.demo import AGED_AGENTS, DEMO_SOURCES
-from tapebook.domain.units import DAY, iso_text
+from tapebook.domain.units import DAY, HOUR, iso_text
 from tapebook.errors import HomeError
 from tapebook.home import DEMO_MARKER, DEMO_START, make_home
 from tapebook.world.assets import PriceHabit
@@ -53,6 +53,31 @@ def test_agents_bring_along_what_they_lived_through(aged: tuple[Path, list[str]]
     assert re.search(r"^citation +global/runbooks/", "\n".join(report), re.MULTILINE)
 
 
+def test_the_past_was_also_lived_through_with_and_without_memory(aged: tuple[Path, list[str]]) -> None:
+    """Two finished backtests of one agent, which differ in nothing else and can be compared."""
+    home, report = aged
+    with tapebook.open(home) as tb:
+        made = {row["memory"]: row for row in tb.backtests.all()}
+        assert made.keys() == {"on", "off"}
+        for row in made.values():
+            assert (row["agent"], row["agent_version"], row["status"], row["stale"]) == ("demo-ensemble", 1, "done", [])
+            assert (row["start"], row["end"]) == (iso_text(DEMO_START - DAY), iso_text(DEMO_START - HOUR))
+            total = tb.backtests.show(row["id"])["total"]
+            assert total is not None and total["ticks"] == 23 * 3
+            with tb.backtests.open(row["id"]) as past:
+                for trade in past.trades("demo-ensemble"):
+                    assert past.run(trade["entry_snapshot_id"] or "")["symbol"] == trade["symbol"]
+                # Its market goes on in the demo; what it held at its end is worth what it was then.
+                assert past.equity()["points"][-1]["at"] == row["end"]
+                assert past.verify() == []
+        compared = tb.backtests.compare(made["on"]["id"], made["off"]["id"])
+        assert compared.lines()[-1] == "verdict: not enough evidence"
+    (said,) = [line for line in report if line.startswith("backtests")]
+    on, off = made["on"]["change_usd"], made["off"]["change_usd"]
+    expected = f"demo-ensemble again, 1 day: {on:+,.2f} USD with its memory, {off:+,.2f} without: not enough evidence"
+    assert said == f"backtests     {expected}"
+
+
 def stop_at_tape(progress: DemoProgress) -> None:
     """Stops when the tape is there."""
     raise KeyboardInterrupt
@@ -83,6 +108,18 @@ def test_a_home_that_was_stopped_while_it_aged_has_the_same_bytes(tmp_path: Path
     expected.assert_same_in(stopped)
 
 
+def stop_at_backtest(progress: DemoProgress) -> None:
+    """Stops when the first backtest has made its decisions and is not measured."""
+    if progress.doing == "backtest with memory on":
+        raise KeyboardInterrupt
+
+
+def stop_at_market(progress: DemoProgress) -> None:
+    """Stops when the market has gone on a little."""
+    if progress.market_time > DEMO_START:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.soak
 @pytest.mark.sqlite_file("a home is aged by a single writer, in files")
 def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
@@ -90,7 +127,7 @@ def test_a_demo_that_was_stopped_on_its_way_ends_with_the_same_bytes(
 ) -> None:
     """With all symbols and agents, and what the demo makes of it."""
     home = tmp_path / "home"
-    for stop in (stop_at_tape, stop_at_book):
+    for stop in (stop_at_tape, stop_at_book, stop_at_backtest, stop_at_market):
         with pytest.raises(KeyboardInterrupt):
             app.demo(home, seconds=SECONDS, weeks=DAY_OLD, progress=stop)
     assert app.demo(home, seconds=SECONDS, weeks=DAY_OLD).lines()[:-1] == aged[1][:-1]
@@ -134,6 +171,19 @@ def test_a_home_of_before_ranges_were_written_down_keeps_its_market(
     assert world.ranging == {"HYPE": PriceHabit(half_life_days=0.05)}
     # It is not aged again, with agents that it never had.
     demo.age_demo(home, progress=lambda step: pytest.fail("it was aged"))
+
+
+@pytest.mark.sqlite_file("a home is aged by a single writer, in files")
+def test_backtests_of_the_past_are_made_once(aged: tuple[Path, list[str]], tmp_path: Path) -> None:
+    """Who removed them from a demo that has begun does not get them again."""
+    home = shutil.copytree(aged[0], tmp_path / "home")
+    with tapebook.open(home) as tb:
+        for row in tb.backtests.all():
+            tb.backtests.remove(row["id"])
+    report = app.demo(home, seconds=2 * SECONDS, weeks=DAY_OLD)
+    with tapebook.open(home) as tb:
+        assert tb.backtests.all() == []
+    assert not [line for line in report.lines() if line.startswith("backtests")]
 
 
 def test_a_home_keeps_its_age(demo_minutes: Path, tmp_path: Path) -> None:

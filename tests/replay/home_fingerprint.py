@@ -104,11 +104,14 @@ class Remains(msgspec.Struct, frozen=True):
 
     tables: Tables
     archive: dict[str, bytes]
+    backtests: dict[str, tuple[Tables, dict[str, bytes]]]
 
     @classmethod
     def of(cls, home: Path) -> "Remains":
         """What a home holds now."""
-        return cls(tables(home), archived(home))
+        made = {folder.name: folder for folder in sorted(home.glob("backtests/*"))}
+        backtests = {name: (tables(folder), backtest_files(folder)) for name, folder in made.items()}
+        return cls(tables(home), archived(home), backtests)
 
     def assert_same_in(self, home: Path) -> None:
         """Another home holds the same, to the last row and byte."""
@@ -118,6 +121,18 @@ class Remains(msgspec.Struct, frozen=True):
         for table, rows in self.tables.items():
             assert now.tables[table] == rows, f"{table} differs"
         assert now.archive == self.archive
+        assert now.backtests.keys() == self.backtests.keys()
+        for name, (rows_by_table, files) in self.backtests.items():
+            rows_now, files_now = now.backtests[name]
+            assert files_now == files, f"backtest {name} differs"
+            for table, rows in rows_by_table.items():
+                assert rows_now[table] == rows, f"{table} of backtest {name} differs"
+
+
+def backtest_files(folder: Path) -> dict[str, bytes]:
+    """What a backtest wrote beside its book: its plan, its chunks, its outcome; not how fast it went."""
+    written = sorted((*folder.glob("*.json"), *folder.glob("chunks/*.json"), *folder.glob("*.md")))
+    return {path.name: path.read_bytes() for path in written if path.name not in ("speed.json", "workspace.json")}
 
 
 def assert_whole(home: Path) -> None:

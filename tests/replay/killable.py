@@ -1,4 +1,4 @@
-"""The command line, which says on stdout how far market time has come, so that a test can kill it anywhere.
+"""The command line, which says on stdout how far it has come, so that a test can kill it anywhere.
 
 Run as `python -m tests.replay.killable demo --fast …`.
 """
@@ -7,10 +7,13 @@ import os
 import sys
 from unittest import mock
 
+from tapebook.backtest.result import BacktestResult
+from tapebook.backtest.run import BacktestRun
 from tapebook.clock import VirtualClock
 from tapebook.surfaces.cli import main
 
 _advance = VirtualClock.advance
+_run_to_end = BacktestRun.run_to_end
 
 
 def _told(clock: VirtualClock, to: int) -> None:
@@ -19,6 +22,12 @@ def _told(clock: VirtualClock, to: int) -> None:
     os.write(1, f"at {to}\n".encode())
 
 
+def _run_backtest(run: BacktestRun) -> BacktestResult:
+    os.write(1, b"backtest\n")
+    return _run_to_end(run)
+
+
 if __name__ == "__main__":
-    with mock.patch.object(VirtualClock, "advance", _told):
+    patch = mock.patch.object
+    with patch(VirtualClock, "advance", _told), patch(BacktestRun, "run_to_end", _run_backtest):
         sys.exit(main())

@@ -18,6 +18,8 @@ SECONDS = 5.0
 _START_UP_SECONDS = 1.0
 # A step of the world takes about a millisecond; a tick takes several.
 _WITHIN_A_STEP_SECONDS = 0.02
+# Two backtests of a week take about so long.
+_BACKTESTS_SECONDS = 2.0
 
 
 class Storm:
@@ -32,16 +34,24 @@ class Storm:
         self._chance = random.Random(seed)
         self.kills = 0
 
-    def rage(self, *, early: int, late: int) -> None:
-        """Kills at random moments of start-up and at random moments of the market, then lets it finish."""
+    def rage(self, *, early: int, late: int, backtests: int = 0) -> None:
+        """Kills at random moments of start-up and at random moments of the market, then lets it finish.
+
+        Of an aged demo it also kills the backtests of its past, before the market goes on.
+        """
         moments = iter(sorted(self._chance.randrange(self._start, self._end) for _ in range(late)))
         lives = [True] * early + [False] * late
         self._chance.shuffle(lives)
         for killed_early in lives:
             if killed_early:
                 self._kill_early()
-            else:
-                self._kill_at(next(moments))
+                continue
+            moment = next(moments)
+            if moment >= DEMO_START:
+                self._kill_backtests(backtests)
+                backtests = 0
+            self._kill_at(moment)
+        self._kill_backtests(backtests)
         self.finish()
 
     def finish(self) -> None:
@@ -62,6 +72,16 @@ class Storm:
                     break
             time.sleep(self._chance.uniform(0, _WITHIN_A_STEP_SECONDS))
             self._kill(victim)
+
+    def _kill_backtests(self, times: int) -> None:
+        for _ in range(times):
+            with self._started() as victim:
+                assert victim.stdout
+                for line in victim.stdout:
+                    if line.startswith("backtest"):
+                        break
+                time.sleep(self._chance.uniform(0, _BACKTESTS_SECONDS))
+                self._kill(victim)
 
     def _kill(self, victim: "subprocess.Popen[str]") -> None:
         victim.kill()

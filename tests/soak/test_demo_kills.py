@@ -28,13 +28,13 @@ def test_twenty_kills_change_nothing(seed: int, tmp_path: Path) -> None:
 
 
 def test_twenty_kills_change_nothing_in_an_aged_demo(tmp_path: Path) -> None:
-    """On its way through the days before it, and after them."""
+    """On its way through the days before it, in the backtests of them, and after them."""
     weather = Storm(tmp_path / "home", seed=7, seconds=3.0, aged_days=7)
-    weather.rage(early=6, late=16)
+    weather.rage(early=6, late=14, backtests=5)
     assert weather.kills >= 20
     app.demo(tmp_path / "undisturbed", seconds=3.0, seed=7, weeks=1)
     expected = Remains.of(tmp_path / "undisturbed")
-    assert len(expected.tables["trade_history"]) >= 100
+    assert len(expected.tables["trade_history"]) >= 100 and len(expected.backtests) == 2
     expected.assert_same_in(tmp_path / "home")
     assert_whole(tmp_path / "home")
     with app.open(tmp_path / "home") as tb:

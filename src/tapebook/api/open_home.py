@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tapebook.anchors import try_anchor_heads
 from tapebook.backtest.equity import EquityCache
+from tapebook.backtest.home import backtest_end
 from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.domain.agent import deployment_id
@@ -35,11 +36,15 @@ AsOf = int | str | None
 
 
 class OpenHome:
-    """A home, opened for any number of threads; `demo_clock` is that of a demo, whose market stands still."""
+    """A home, opened for any number of threads.
 
-    def __init__(self, rooms: Rooms, *, demo_clock: VirtualClock | None = None) -> None:
+    `demo_clock` is that of a demo, whose market stands still; `ends_at` is when a backtest ends, if this is its home.
+    """
+
+    def __init__(self, rooms: Rooms, *, demo_clock: VirtualClock | None = None, ends_at: int | None = None) -> None:
         self.writer = rooms
         self.demo_clock = demo_clock
+        self._ends_at = ends_at
         self._write_lock = threading.RLock()
         self._opened_by = threading.get_ident()
         self._in_hand = threading.local()
@@ -61,7 +66,7 @@ class OpenHome:
         recover_lost_tape(rooms)
         # What is done now is done after all that is known, also where a world runs faster than real time.
         system.catch_up(rooms.tape.head()[1])
-        return cls(rooms, demo_clock=demo_clock)
+        return cls(rooms, demo_clock=demo_clock, ends_at=backtest_end(path))
 
     @property
     def is_closed(self) -> bool:
@@ -112,7 +117,10 @@ class OpenHome:
                 self._give_back(rooms)
 
     def moment(self, as_of: AsOf) -> int:
-        """A moment as people write it; now by default, and BadInput for one that has not come."""
+        """A moment as people write it, BadInput for one that has not come; now by default, in a backtest its end."""
+        if as_of is None and self._ends_at is not None:
+            # The tape is the parent's and goes on: what is held at the end is worth what it was then.
+            return self._ends_at
         with self.read() as rooms:
             # A world that runs faster than real time can be ahead of the machine's clock.
             now = max(rooms.clock.now(), rooms.tape.head()[1])

@@ -5,6 +5,7 @@ import getpass
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,12 +14,17 @@ from typing import Any, TypedDict
 
 from tapebook.anchors import anchor_heads
 from tapebook.api.market import ALL_SOURCES
+from tapebook.backtest.home import backtest_homes
+from tapebook.backtest.plan import BacktestPlan
+from tapebook.backtest.planning import plan_for
+from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest
 from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.database_wait import when_database_answers
 from tapebook.desk import agents
 from tapebook.desk import demo as demo_loop
 from tapebook.desk.aging import DemoProgress
 from tapebook.desk.supervisor import await_role
+from tapebook.domain.units import DAY
 from tapebook.errors import HomeError, RoleLost
 from tapebook.home import DEMO_START, exclusive_lock, is_home, make_home, require_home, write_once
 from tapebook.ingest.live import IngestProgress, clock_address, ingest_live
@@ -164,10 +170,12 @@ def demo(
 ) -> DemoReport:
     """Runs the seeded world for `seconds` times twenty minutes of market, and reports; a home goes on where it was.
 
-    Of a new home, `weeks` are lived through before that: its agents begin with what they learned from them.
+    Of a new home, `weeks` are lived through before that: its agents begin with what they learned from them. One of
+    them is backtested over that time, with its memory and without.
     """
     demo_loop.prepare_demo_home(Path(home), seed=seed, weeks=weeks)
     demo_loop.age_demo(Path(home), progress=progress)
+    _backtest_past(Path(home), progress=progress)
     clock = VirtualClock(DEMO_START)
     rooms = Rooms(Path(home), clock=clock)
     try:
@@ -175,3 +183,26 @@ def demo(
         return demo_report(rooms, seed=seed)
     finally:
         rooms.close()
+
+
+def _backtest_past(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
+    """Makes the backtests of a demo, or goes on with them; one whose market has gone on stays as it is."""
+    with closing(Rooms(home, clock=VirtualClock(DEMO_START))) as rooms:
+        span = demo_loop.backtested_span(rooms)
+        if span is None:
+            return
+        past = rooms.book.find_agent(demo_loop.BACKTESTED_AGENT, version=1)
+        # A plan that is stored is not made again: it may have seen a tape that a killed process has written to since.
+        stored = {plan.memory: plan for each in backtest_homes(home) if (plan := each.plan()).agent_version == 1}
+        chunks = "week" if span[1] - span[0] > 13 * DAY else "none"
+        wish = {"start": span[0], "end": span[1], "chunks": chunks}
+        plans = [stored.get(memory) or plan_for(rooms, past, {**wish, "memory": memory}) for memory in ("on", "off")]
+        config, rows, trades = rooms.config, rooms.tape.rows_written(), rooms.book.closed_trade_count()
+    width = (demo_loop.BACKTESTED_SHARE - demo_loop.AGED_SHARE) / len(plans)
+    for number, plan in enumerate(plans):
+
+        def report(step: BacktestProgress, number: int = number, plan: BacktestPlan = plan) -> None:
+            done = demo_loop.AGED_SHARE + width * (number + step.done)
+            progress(DemoProgress(done, step.at, rows, step.ticks, trades, f"backtest with memory {plan.memory}"))
+
+        run_backtest(home, config, plan, watch=BacktestCallbacks(report))

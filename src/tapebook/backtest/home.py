@@ -159,6 +159,11 @@ def backtest_homes(parent: Path) -> list[BacktestHome]:
     return [BacktestHome(path) for path in found if (path / "plan.json").is_file()]
 
 
+def backtest_end(folder: Path) -> int | None:
+    """When the backtest of a folder ends; None for the folder of any other home."""
+    return BacktestHome(folder).plan().end if (folder / "plan.json").is_file() else None
+
+
 def backtest_home(parent: Path, name: str) -> BacktestHome:
     """One backtest by its id, or by the beginning of it."""
     homes = backtest_homes(parent)

@@ -40,13 +40,14 @@ _RUNBOOKS = resources.files("tapebook.desk").joinpath("runbooks")
 
 
 class DemoProgress(msgspec.Struct, frozen=True):
-    """How far a demo has come, in the weeks before it or in itself."""
+    """How far a demo has come, in the weeks before it or in itself; `doing` says what, if it is neither."""
 
     done: float
     market_time: int
     rows: int
     ticks: int
     trades: int
+    doing: str = ""
 
 
 class PastDesk:

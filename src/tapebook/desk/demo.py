@@ -32,7 +32,7 @@ from tapebook.domain.agent import (
     parse_memory,
 )
 from tapebook.domain.market import Observation
-from tapebook.domain.units import DAY, E6, HOUR, MINUTE
+from tapebook.domain.units import DAY, E6, HOUR, MINUTE, floor_to_step
 from tapebook.errors import HomeError
 from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home, is_home, make_home, write_once
 from tapebook.ingest.stepwise import STEP_MS, SteppedFeed
@@ -139,8 +139,8 @@ DEMO_HISTORY_MS = 12 * HOUR
 
 DEMO_SOURCES = ("hyperliquid", "polymarket", "defillama")
 DEMO_SYMBOLS = ("BTC", "ETH", "SOL", "HYPE", "DOGE", "kPEPE")
-AGED_SHARE = 0.7
-"""How much of an aged demo's time the weeks before it take, for progress."""
+AGED_SHARE, BACKTESTED_SHARE = 0.58, 0.7
+"""How much of an aged demo's time has passed when the weeks before it, and their backtests, are done; for progress."""
 
 AGED_RANGING = MappingProxyType({"HYPE": PriceHabit(), "kPEPE": PriceHabit(range_days=16)})
 """What there is to learn in the weeks before a demo: who follows the moves of these loses, of one until it changes."""
@@ -211,6 +211,12 @@ _LIVE_AGENTS = (_with_cooldown(DEMO_AGENTS[0]), _MAJORS, _PEPE, _ENSEMBLE)
 AGED_AGENTS = tuple((_in_the_past(profile), profile) for profile in _LIVE_AGENTS)
 """The agents of an aged demo, as they decided in the weeks before it and as they decide in it."""
 
+BACKTESTED_AGENT = _ENSEMBLE.name
+"""Whose past is made once more, with its memory and without: of all of them it follows its memory most."""
+
+# Fewer days could not show a difference, and each of them takes a quarter of a second.
+_BACKTESTED_DAYS = 21
+
 
 class _DemoMarker(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int
@@ -264,6 +270,18 @@ def age_demo(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
         age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, progress=report)
 
 
+def backtested_span(rooms: Rooms) -> tuple[int, int] | None:
+    """The time of an aged demo that is backtested; None when its market has gone on, or when it has no past.
+
+    It ends an hour before the market goes on: the first that comes through sockets is known too early to be left out
+    of the rows of a plan that ends then, and would make the backtests stale.
+    """
+    made = _read_marker(rooms.home)
+    if not made.ranging or floor_to_step(rooms.tape.head()[1], STEP_MS) > made.start:
+        return None
+    return made.start - min(made.aged_days, _BACKTESTED_DAYS) * DAY, made.start - HOUR
+
+
 async def run_demo(
     rooms: Rooms,
     clock: VirtualClock,
@@ -274,7 +292,7 @@ async def run_demo(
 ) -> None:
     """Runs the world up to its end, from where an earlier run stopped."""
     until = DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
-    before = AGED_SHARE if _read_marker(rooms.home).aged_days else 0.0
+    before = BACKTESTED_SHARE if _read_marker(rooms.home).aged_days else 0.0
     with exclusive_lock(rooms.home), exclusive_lock(rooms.home, "tape"):
         async with _demo_feed(rooms, clock) as feed:
             desk = _demo_desk(rooms, clock)

@@ -1,17 +1,21 @@
 """The report of a demo in numbers: lines for people, and the same as a mapping."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tapebook.backtest.formats import usd_text
+from tapebook.backtest.home import backtest_homes
 from tapebook.book.totals import TradeTotals
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural, short_line
-from tapebook.domain.units import E6, HOUR, SECOND, decimal_text, floor_to_step, iso_text
+from tapebook.domain.units import DAY, E6, HOUR, SECOND, decimal_text, floor_to_step, iso_text
 from tapebook.home import DEMO_START
 from tapebook.lab.replay import ReplayReport, rebuild_packet, replay_runs
+from tapebook.report.comparison import PairedVerdict, compare_backtests
 from tapebook.tape.view import View
 from tapebook.tick.prepare import tape_marks
 from tapebook.wiring import Rooms
@@ -23,6 +27,11 @@ _MANY_HOURS = 72
 _REPLAYED = 100
 # Decisions in which a refused order, and packets in which a look-alike and a citation are looked for.
 _MOST_LOOKED_AT, _MOST_REBUILT = 400, 12
+_VERDICTS: dict[PairedVerdict, str] = {
+    "first": "memory helped",
+    "second": "memory did harm",
+    "not enough evidence": "not enough evidence",
+}
 _ALIKE = re.compile(r"^- similar (nearest moment: .*)$", re.MULTILINE)
 
 
@@ -97,7 +106,7 @@ def demo_report(rooms: Rooms, *, seed: int) -> DemoReport:
         replayed=replay_runs(rooms, _spread(run_ids) if is_aged else run_ids[::-1]),
         heads={stream.name: rooms.log.head(stream).hash for stream in rooms.log.streams()},
         # A demo of a few hours has hardly learned anything.
-        highlights=_highlights(rooms) if is_aged else {},
+        highlights=_highlights(rooms) | _backtests_line(rooms.home) if is_aged else {},
     )
 
 
@@ -115,6 +124,19 @@ def _highlights(rooms: Rooms) -> dict[str, str]:
         "refused order": next(iter(refused), None),
     }
     return {name: text for name, text in lines.items() if text is not None}
+
+
+def _backtests_line(home: Path) -> dict[str, str]:
+    """What the demo's own backtests came to, with memory and without; empty when they are not there."""
+    results = {result.memory: result for each in backtest_homes(home) if (result := each.result()) is not None}
+    on, off = results.get("on"), results.get("off")
+    if on is None or off is None or on.agent_version != 1 or off.agent_version != 1:
+        return {}
+    test = compare_backtests(on, off).test
+    verdict = _VERDICTS["not enough evidence" if test is None else test.verdict]
+    with_it, without = (usd_text(each.total.change_usd_e6, signed=True) for each in (on, off))
+    days = plural(round((on.end - on.start) / DAY), "day")
+    return {"backtests": f"{on.agent} again, {days}: {with_it} USD with its memory, {without} without: {verdict}"}
 
 
 def _best_lesson(rooms: Rooms) -> str | None:

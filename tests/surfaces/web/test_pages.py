@@ -43,9 +43,17 @@ def test_without_a_choice_the_agent_is_shown_that_traded_most(watched: Watched, 
     assert counts[chosen] == max(counts.values()) > 0
 
 
-@pytest.mark.parametrize("path", ["/experience", "/horizons", "/market", "/agents"])
-def test_on_a_laptop_no_table_is_wider_than_the_sheet_it_stands_in(watched: Watched, path: str) -> None:
-    watched.page.set_viewport_size({"width": 1280, "height": 860})
+@pytest.mark.parametrize(
+    ("width", "path"),
+    [
+        *((1280, path) for path in ("/experience", "/horizons", "/market", "/agents")),
+        *((390, path) for path in ("/", "/agents", "/backtests", "/market")),
+    ],
+)
+def test_on_a_laptop_and_a_phone_no_table_is_wider_than_the_sheet_it_stands_in(
+    watched: Watched, width: int, path: str
+) -> None:
+    watched.page.set_viewport_size({"width": width, "height": 860})
     tables = watched.open(path).locator(".tb-sheet table.tb-table")
     expect(tables.first).to_be_visible()
     too_wide = "found => found.filter(each => each.offsetWidth > each.parentElement.clientWidth + 1).length"
@@ -106,6 +114,8 @@ def test_a_backtest_is_started_watched_and_compared(watched: Watched) -> None:
     page.wait_for_url(re.compile("/backtests/compare"))
     watched.drawn()
     expect(page.locator(".tb-chart canvas")).to_have_count(1)
+    # An hour and a half says nothing, and the page says so.
+    expect(page.locator(".tb-alert")).to_contain_text("Verdict: not enough evidence")
     differs = page.get_by_role("table", name="Inputs that differ").get_by_role("row")
     assert differs.filter(has=page.get_by_role("cell", name="memory", exact=True)).count() == 1
     page.get_by_role("table", name="Both backtests").get_by_role("link").first.click()

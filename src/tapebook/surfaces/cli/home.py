@@ -283,7 +283,8 @@ def demo(
 
 
 def _demo_words(step: "DemoProgress") -> str:
-    return f"{minute_text(step.market_time)}  rows {step.rows:,}  ticks {step.ticks:,}  trades {step.trades:,}"
+    doing = f"  {step.doing}" if step.doing else ""
+    return f"{minute_text(step.market_time)}  rows {step.rows:,}  ticks {step.ticks:,}  trades {step.trades:,}{doing}"
 
 
 def completion(

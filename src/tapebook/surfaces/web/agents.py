@@ -317,16 +317,16 @@ def _trades_grid(name: str, *, rows: int) -> None:
         ":cellClass": "tapebookCells.tone",
     }
     columns = [
-        {"headerName": "Entry", "field": "entry_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 128},
-        {"headerName": "Exit", "field": "exit_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 128},
+        {"headerName": "Entry", "field": "entry_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 122},
+        {"headerName": "Exit", "field": "exit_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 122},
         {"headerName": "Symbol", "field": "symbol", "width": 70},
         {"headerName": "Side", "field": "side", "width": 60},
         {"headerName": "Entry price", "field": "entry_price", "width": 90, **price_cell},
         {"headerName": "Exit price", "field": "exit_price", "width": 90, **price_cell},
-        {"headerName": "Size USD", "field": "entry_size_usd", "width": 78, **number_cell},
+        {"headerName": "Size USD", "field": "entry_size_usd", "width": 84, **number_cell},
         {"headerName": "Fees", "field": "fees_usd", "width": 58, **number_cell},
         {"headerName": "Net USD", "field": "net_pnl_usd", "width": 84, **result_cell},
-        {"headerName": "Regime", "field": "entry_regime_tag", "width": 126},
+        {"headerName": "Regime", "field": "entry_regime_tag", "width": 134},
         {"headerName": "Exit reason", "field": "exit_reason", "flex": 1, "minWidth": 104},
     ]
     address = f"{page_path('page', 'trades', name)}?"

@@ -1,6 +1,7 @@
 """Backtests: the list, one started and watched, two compared, and a report with its trades."""
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -172,15 +173,18 @@ def _list_row(each: Mapping[str, Any]) -> list[Child]:
     ]
 
 
-def _arm_name(each: Mapping[str, Any]) -> str:
-    """A backtest by what it is; the beginning of its id tells equal ones apart."""
-    span = f"{(each['start'] or '')[:10]} to {(each['end'] or '')[:10]}"
-    return f"{each['agent']}, memory {each['memory']}, {each['id'][:8]}, {span}"
+def arm_names(done: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Backtests by what they are; the beginning of the id tells equal ones apart."""
+    names = {
+        each["id"]: f"{each['agent']}, memory {each['memory']}, from {(each['start'] or '')[:10]}" for each in done
+    }
+    several = {name for name, times in Counter(names.values()).items() if times > 1}
+    return {key: f"{name}, {key[:8]}" if name in several else name for key, name in names.items()}
 
 
 def _compare_sheet(done: Sequence[Mapping[str, Any]]) -> None:
     """The choice of two backtests by what they are."""
-    names = {each["id"]: _arm_name(each) for each in done}
+    names = arm_names(done)
     ids = list(names)
     with sheet_of("Compare", "for example the same days with and without memory"):
         with ui.element("div").classes("tb-controls"):
@@ -202,10 +206,10 @@ async def _start_sheet(frame: PageFrame, jobs: list[BacktestJob]) -> None:
             return
         with ui.element("div").classes("tb-controls"):
             agent = ui.select(names, value=names[0], label="Agent").props("outlined dense").style("min-width: 160px")
-            begin = ui.input("From, UTC", placeholder="all bars").props("outlined dense").style("width: 150px")
-            end = ui.input("To, UTC", placeholder="all bars").props("outlined dense").style("width: 150px")
+            begin = ui.input("From, UTC", placeholder="all bars").props("outlined dense").style("width: 130px")
+            end = ui.input("To, UTC", placeholder="all bars").props("outlined dense").style("width: 130px")
             memory = ui.select(["on", "off"], value="on", label="Memory").props("outlined dense").style("width: 110px")
-            chunks = ui.select(_CHUNK_KINDS, value="none", label="Report").props("outlined dense").style("width: 150px")
+            chunks = ui.select(_CHUNK_KINDS, value="none", label="Report").props("outlined dense").style("width: 140px")
             limit = ui.number("Cost limit, USD", min=0).props("outlined dense").style("width: 140px")
             button = action_button("Start")
         shown = ui.html(sanitize=False)
@@ -366,18 +370,20 @@ async def _comparison(frame: PageFrame, first: str, second: str) -> None:
     both = [found["first"], found["second"]]
     shown = [await frame.read(frame.book.backtests.show, each["id"]) for each in both]
     names = _different_names(shown)
-    frame.html(alert(f"Verdict: {found['verdict']}", [found["unpaired"]] if found["unpaired"] else [], "good"))
+    frame.html(verdict_alert(found, names))
     lines = {}
     for name, each in zip(names, shown, strict=True):
         line = await frame.read(_equity_of, frame.book, each["id"], str(each["agent"]))
         lines[name] = [(point["at"], round(point["equity_usd"], 2)) for point in line["points"]]
-    with sheet_of("Equity, USD", "both arms over the same time"):
+    agents = " and ".join(dict.fromkeys(str(each["agent"]) for each in shown))
+    with sheet_of("Equity, USD", f"{agents}, both arms over the same time"):
         chart(arms_options(lines), f"Equity of {names[0]} and of {names[1]}")
     measures: list[list[Child]] = [
         ["change USD", *(signed_usd(_change_usd(each)) for each in both)],
         ["trades", *(number(each["trades"]) for each in both)],
         ["won", *(share(each["win_rate"]["value"], 1) for each in both)],
         ["fees USD", *(usd(each["pnl"]["fees_usd"]) for each in both)],
+        ["sharpe, yearly", *(_sharpe_text(each["sharpe"]) for each in both)],
         ["max drawdown", *(share(each["drawdown"]["share"], 2) for each in both)],
         ["lessons", *(number(len(each["lessons"])) for each in both)],
         ["report", *(link(each["id"][:8], "backtests", each["id"]) for each in both)],
@@ -387,16 +393,45 @@ async def _comparison(frame: PageFrame, first: str, second: str) -> None:
     inputs = [Cells("input", "tb-fit"), *(Cells(name, "tb-name") for name in names)]
     none = empty("No difference", "Both arms have the same inputs.")
     different = table(inputs, differs, label="Inputs that differ") if differs else none
-    pair = [
-        sheet("Side by side", table(columns, measures, label="Both backtests"), flush=True),
-        sheet("Inputs that differ", different, flush=bool(differs)),
+    chunks: list[list[Child]] = [
+        [each["chunk"], signed_usd(each["first_usd"]), signed_usd(each["second_usd"])] for each in found["chunks"]
     ]
-    frame.html(tag("div", pair, cls="tb-columns"))
+    by_chunk = [Cells("chunk", "tb-fit"), *(Cells(name, "num tb-name") for name in names)]
+    right = [sheet("Inputs that differ", different, flush=bool(differs))]
+    if len(chunks) > 1:
+        title = "Change by chunk, USD"
+        right.insert(0, sheet(title, table(by_chunk, chunks, label="What each chunk changed"), flush=True))
+    left = sheet("Side by side", table(columns, measures, label="Both backtests"), flush=True)
+    frame.html(tag("div", tag("div", left), tag("div", right), cls="tb-columns"))
+
+
+def verdict_alert(found: Mapping[str, Any], names: Sequence[str]) -> Markup:
+    """Which arm did better by its name, if that can be said, and the figures it rests on."""
+    test = found["test"]
+    if found["unpaired"]:
+        return alert("Verdict: cannot be compared", [found["unpaired"]], "plain")
+    if test is None:
+        return alert("Verdict: not enough evidence", ["There are fewer than two days to compare."], "plain")
+    better = {"first": names[0], "second": names[1]}.get(test["verdict"])
+    mean = test["student_bps"]
+    figures_text = (
+        f"Daily difference {mean['value']:+.2f} bps (95 % {mean['low']:+.2f} to {mean['high']:+.2f}, "
+        f"{plural(test['days'], 'day')}); so many days show one of {test['detectable_bps']:.1f} bps or more."
+    )
+    title = f"Verdict: {better} did better" if better else "Verdict: not enough evidence"
+    return alert(title, [figures_text], "good" if better else "plain")
+
+
+def _sharpe_text(sharpe: Mapping[str, Any] | None) -> str:
+    return f"{sharpe['value']:.2f} ({sharpe['low']:.1f} to {sharpe['high']:.1f})" if sharpe else "–"
 
 
 def _different_names(shown: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of arms by what they are; with their ids where that is the same."""
-    names = [f"{each['agent']}, memory {each['memory']}" for each in shown]
+    """Names of arms by what differs between them; with their ids where nothing does."""
+    names = [f"memory {each['memory']}" for each in shown]
+    # Short where they can be: a phone has room for three columns of them.
+    if names[0] == names[1] or shown[0]["agent"] != shown[1]["agent"]:
+        names = [f"{each['agent']}, memory {each['memory']}" for each in shown]
     return (
         names
         if names[0] != names[1]

@@ -228,6 +228,8 @@ async def _proposals(frame: PageFrame) -> None:
     # Those that wait come first, with what they would change.
     waiting = [each for each in found if each["status"] == "open"]
     if not found:
+        advice = "Agents, and programs that write for them, propose a new manual with:"
+        frame.html(sheet("Proposals", empty("No proposal yet", advice, "tapebook recall propose AGENT --file FILE")))
         return
     with sheet_of("Proposals", "a proposed manual changes nothing until it is approved"):
         for each in waiting:

@@ -241,11 +241,14 @@ def _gaps(gaps: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 async def _registry(frame: PageFrame, category: str) -> None:
-    # What can be traded with leverage first: it is what agents watch.
     found = await frame.read(frame.book.assets)
-    every = sorted(
-        found, key=lambda asset: (asset["maxLeverage"] is None, asset["symbol"].startswith("@"), asset["symbol"])
-    )
+
+    def place(asset: Mapping[str, Any]) -> tuple[Any, ...]:
+        # What the tape has first, then what can be traded with leverage: it is what agents watch.
+        is_spot = asset["symbol"].startswith("@")
+        return not _covering(asset), asset["maxLeverage"] is None, is_spot, asset["symbol"]
+
+    every = sorted(found, key=place)
     # A market has several categories and counts in each.
     counts: dict[str, int] = {}
     for asset in every:
@@ -270,6 +273,11 @@ async def _registry(frame: PageFrame, category: str) -> None:
     frame.html(sheet("Registry", tag("div", body, cls="tb-limited", tabindex="0"), note=more, flush=True))
 
 
+def _covering(asset: Mapping[str, Any]) -> list[str]:
+    """The sources from which the tape has something of a market."""
+    return [name for name, covered in asset["coverage"].items() if covered]
+
+
 def _asset_row(asset: Mapping[str, Any]) -> list[Child]:
     return [
         link(asset["symbol"], "market", query=query_of(symbol=asset["symbol"])),
@@ -279,5 +287,5 @@ def _asset_row(asset: Mapping[str, Any]) -> list[Child]:
         asset["tick"] or "–",
         asset["lot"] or "–",
         f"{asset['maxLeverage']}x" if asset["maxLeverage"] else "–",
-        ", ".join(name for name, covered in asset["coverage"].items() if covered),
+        ", ".join(_covering(asset)) or "–",
     ]

@@ -16,6 +16,8 @@ from tapebook.domain.text import sanitise
 from tapebook.domain.units import E8, short_price, to_units
 
 NOTHING = "–"
+# Columns that fit beside each other there.
+_MOST_ON_A_PHONE = 4
 # A capital that begins a word of a name, and a figure that follows letters; `24h` stays together.
 _WORD_START = re.compile(r"(?<=[a-z0-9])[A-Z]|(?<=[a-z])[0-9]")
 _UNITS = ((1e12, " T"), (1e9, " B"), (1e6, " M"))
@@ -170,13 +172,23 @@ class Cells(NamedTuple):
 
 
 def table(columns: Sequence[Cells], rows: Iterable[Sequence[Child]], *, label: str) -> Markup:
-    """Rows under headings."""
+    """Rows under headings; on a phone a row of many cells becomes a card that names each of them."""
     head = tag("tr", [tag("th", each.heading, cls=each.cls or None, scope="col") for each in columns])
+    # A row with a long text has lines of its own there.
+    are_cards = len(columns) > _MOST_ON_A_PHONE and not any("long" in each.cls for each in columns)
+    names = [f"{each.heading[:1].upper()}{each.heading[1:]}" if are_cards else None for each in columns]
     body = [
-        tag("tr", [tag("td", cell, cls=each.cls or None) for each, cell in zip(columns, row, strict=True)])
+        tag(
+            "tr",
+            [
+                tag("td", cell, cls=each.cls or None, data_name=name)
+                for each, name, cell in zip(columns, names, row, strict=True)
+            ],
+        )
         for row in rows
     ]
-    return tag("table", tag("thead", head), tag("tbody", body), cls="tb-table", aria_label=label)
+    cls = "tb-table tb-cards" if are_cards else "tb-table"
+    return tag("table", tag("thead", head), tag("tbody", body), cls=cls, aria_label=label)
 
 
 def sheet(title: str, *body: Child, note: Child = None, flush: bool = False) -> Markup:
@@ -214,12 +226,17 @@ def length_text(minutes: int) -> str:
     return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"
 
 
-def key_values(pairs: Mapping[str, Child], *, spread: bool = False, numbers: bool = False) -> Markup:
-    """Names and values in two columns; many are spread over the width, and numbers end at one edge."""
+def key_values(
+    pairs: Mapping[str, Child], *, spread: bool = False, numbers: bool = False, verbatim: bool = False
+) -> Markup:
+    """Names and values in two columns; many are spread over the width, and numbers end at one edge.
+
+    Names that are keys of a file are `verbatim`: written as somebody has to type them.
+    """
     rows = [together(tag("dt", name), tag("dd", value)) for name, value in pairs.items()]
     if spread:
         return tag("dl", [tag("div", row) for row in rows], cls="tb-key tb-spread")
-    return tag("dl", rows, cls="tb-key tb-numbers" if numbers else "tb-key")
+    return tag("dl", rows, cls="tb-key" + (" tb-numbers" if numbers else "") + (" tb-verbatim" if verbatim else ""))
 
 
 def text_block(text: str, *, wrap: bool = True, tall: bool = False) -> Markup:

@@ -271,7 +271,9 @@ def decisions_table(runs: list[Any]) -> Markup:
 
 
 def run_state(run: Mapping[str, Any]) -> Markup:
-    """What became of a decision."""
+    """What became of a decision; one of a shadow was only asked for, and never trades."""
+    if run["trigger"] == "shadow":
+        return badge("shadow")
     # A refusal says more than the status, which is that of the whole run.
     refused = [action["rule"] for action in run["actions"] if action["rule"]]
     if refused:

@@ -90,7 +90,10 @@ async def _settings(frame: PageFrame) -> None:
         tag(
             "div",
             [
-                sheet(f"[{name}]", key_values({key: plain_value(value) or "–" for key, value in values.items()}))
+                sheet(
+                    f"[{name}]",
+                    key_values({key: plain_value(value) or "–" for key, value in values.items()}, verbatim=True),
+                )
                 for name, values in sections.items()
             ],
             cls="tb-masonry",
