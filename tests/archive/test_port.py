@@ -33,7 +33,7 @@ def test_a_path_or_a_file_address_is_a_folder(place: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ("s4://bucket", "there is no 's4' among the archives; choose one of: folder"),
+        ("s4://bucket", "no archive speaks s4://: name a folder, or an address that begins abfs://"),
         (
             "file://host/archive",
             "the archive file://host/archive is no folder of this machine: write it like file:///srv/",

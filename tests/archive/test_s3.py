@@ -17,8 +17,8 @@ import tapebook
 from tapebook import uploads
 from tapebook.anchors import AnchorTimer
 from tapebook.archive import ArchiveReference, SpooledArchive, spool
+from tapebook.archive.archives._bucket import BucketArchive
 from tapebook.archive.archives.folder import FolderArchive
-from tapebook.archive.archives.s3 import BucketArchive
 from tapebook.clock import SystemClock
 from tapebook.desk import roles
 from tapebook.desk.document_writes import append_entry
@@ -249,7 +249,7 @@ def test_wrong_keys_are_said_in_a_line_without_them(
 
 
 SKEWED = """
-from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.archive.archives._bucket import BucketArchive
 from tapebook.errors import StoreFailed
 try:
     BucketArchive("s3://desk/skewed").create("a/b", b"x")

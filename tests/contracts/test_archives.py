@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from tapebook import plug
 from tapebook.archive import Archive, put_cold, put_content
-from tapebook.archive.archives.s3 import BucketArchive
+from tapebook.archive.archives._bucket import BucketArchive
 from tapebook.archive.port import verified_content
 from tapebook.domain.canonical import content_key, sha256_hex
 from tapebook.errors import BadInput, Damaged
 from tests.archive.s3_server import S3Server, s3_server
-from tests.contracts.archivist import FOLDER, content
+from tests.contracts.archivist import FOLDER, content, opened
 from tests.matrix import examples
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +46,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture
 def place(adapter: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where a new archive may be."""
+    # Without it the driver makes no store of Azure.
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "contracts")
     if adapter != "s3":
         return str(tmp_path / "home" / "archive")
     for name, value in request.getfixturevalue("server").environment().items():
@@ -57,12 +59,6 @@ def place(adapter: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypa
 def archive(adapter: str, place: str) -> Archive:
     """An empty archive."""
     return opened(adapter, place)
-
-
-def opened(adapter: str, place: str) -> Archive:
-    """An archive, as the composition root makes it."""
-    made: Archive = plug.load(FOLDER, adapter).create(place)
-    return made
 
 
 @pytest.mark.parametrize("stored", [b"", b"x", b"\x00\xff" * 500, "Zürich →".encode(), b"a" * 2_000_000], ids=len)
@@ -189,7 +185,7 @@ def test_archive_is_a_mapping_that_never_changes(adapter: str, place: str) -> No
 def start(adapter: str, place: str, *what: str) -> subprocess.Popen[str]:
     """A process that writes."""
     command = [sys.executable, "-m", "tests.contracts.archivist", adapter, place, *what]
-    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    keys = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "AZURE_"))}
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **keys}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdin=pipe, stdout=pipe)

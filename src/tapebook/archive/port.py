@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from tapebook import plug
 from tapebook.domain.canonical import CONTENT_PREFIX, content_key, sha256_hex
-from tapebook.errors import BadInput, ConfigError, Damaged
+from tapebook.errors import BadInput, ConfigError, Damaged, UnknownName
 
 PACK_PREFIX = "packs/"
 """The beginning of the keys of packs, which are made from their content too."""
@@ -95,6 +95,9 @@ class Archive(Protocol):
 
 ARCHIVES_FOLDER = "tapebook.archive.archives"
 
+# Other tools write the same stores with other schemes.
+_SAME_SCHEMES = {"s3a": "s3"} | dict.fromkeys(("abfs", "abfss", "adl", "azure"), "az")
+
 
 def open_archive(place: str, *, home: Path, durable: bool) -> Archive:
     """The archive at a path, which is of the home unless it is absolute, or at an address; ConfigError for others."""
@@ -109,7 +112,13 @@ def open_archive(place: str, *, home: Path, durable: bool) -> Archive:
         return open_archive(unquote(parts.path), home=home, durable=durable)
     if not rest:
         raise ConfigError(f"the archive {place} names no place: write it like {scheme}://…")
-    made = plug.load(ARCHIVES_FOLDER, scheme).create(place, durable=durable)
+    try:
+        adapter = plug.load(ARCHIVES_FOLDER, _SAME_SCHEMES.get(scheme, scheme))
+    except UnknownName:
+        spoken = sorted({*plug.names(ARCHIVES_FOLDER), *_SAME_SCHEMES, "file"} - {"folder"})
+        listed = ", ".join(f"{each}://" for each in spoken)
+        raise ConfigError(f"no archive speaks {scheme}://: name a folder, or an address that begins {listed}") from None
+    made = adapter.create(place, durable=durable)
     return made
 
 
