@@ -144,7 +144,7 @@ def test_two_homes_have_two_locks(home: Path, tmp_path: Path) -> None:
 def test_who_holds_a_lock_is_seen_without_trying_it(home: Path) -> None:
     assert lock_holders(home) == {}
     with role_lock(home, "librarian"):
-        assert lock_holders(home) == {"librarian": os.getpid()}
+        assert lock_holders(home) == {"librarian": [os.getpid()]}
     assert lock_holders(home) == {}
 
 

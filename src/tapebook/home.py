@@ -20,7 +20,7 @@ DEMO_START = parse_instant("2026-01-05T00:00:00Z")
 
 # Everything a home is made of.
 _HOME_FILES = (
-    *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", DEMO_MARKER, "workspace.json"),
+    *(FILE, "*.db", "*.db-wal", "*.db-shm", ".*.lock", DEMO_MARKER, "workspace.json", ".desk-*.json"),
     *("archive", "spool", "backtests", "workspace", ".backup", "deploy", "downloads"),
 )
 
@@ -38,6 +38,13 @@ def is_demo_home(path: Path) -> bool:
 def process_name() -> str:
     """A name for this process that no other has or had, on any machine: who holds a lease."""
     return f"{socket.gethostname()}:{os.getpid()}:{SystemClock().now():x}{int(elapsed_seconds() * 1e9) % 0xFFFFF:05x}"
+
+
+def local_process(name: str) -> int | None:
+    """The process of this machine that has a name of `process_name`; None for one of another machine."""
+    host, _, rest = name.partition(":")
+    process = rest.partition(":")[0]
+    return int(process) if host == socket.gethostname() and process.isdigit() else None
 
 
 def require_home(path: Path) -> None:
@@ -100,22 +107,32 @@ def exclusive_lock(path: Path, what: str = "book") -> Iterator[None]:
 
 
 @contextmanager
+def presence_lock(path: Path, role: str) -> Iterator[None]:
+    """Shows in `lock_holders` that this process is at a role of which any number may run; it keeps nobody out."""
+    with _file_lock(path, role, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
 def role_lock(path: Path, role: str) -> Iterator[None]:
     """Holds a role of a home, of which there is one at a time; a process that is killed holds nothing any more."""
     with _file_lock(path, role, fcntl.LOCK_EX, refusal=lambda process: role_taken_message(role, str(path), process)):
         yield
 
 
-def lock_holders(path: Path) -> dict[str, int]:
-    """The locks of a home that somebody on this machine holds, by name, with the process; empty without /proc."""
+def lock_holders(path: Path) -> dict[str, list[int]]:
+    """The locks of a home that somebody on this machine holds, by name, with the processes; empty without /proc."""
     # Read, never tried: a lock that is tried is held for a moment, in which its process could not start.
     listing = Path("/proc/locks")
     if not listing.exists():
         return {}
     rows = [line.split() for line in listing.read_text("ascii").splitlines()]
-    held = {int(row[5].rpartition(":")[2]): int(row[4]) for row in rows if row[1] == "FLOCK"}
+    held = dict[int, list[int]]()
+    for row in rows:
+        if row[1] == "FLOCK":
+            held.setdefault(int(row[5].rpartition(":")[2]), []).append(int(row[4]))
     files_by_name = {file.name[1:-5]: file.stat().st_ino for file in path.glob(".*.lock")}
-    return {name: held[inode] for name, inode in sorted(files_by_name.items()) if inode in held}
+    return {name: sorted(held[inode]) for name, inode in sorted(files_by_name.items()) if inode in held}
 
 
 def role_taken_message(role: str, place: str, holder: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from tapebook.api import app
 from tapebook.desk import supervisor as module
+from tapebook.desk.processes import RoleRecord
 from tapebook.desk.roles import RoleName, StopSignal
 from tapebook.desk.supervisor import SupervisorProgress, supervise_processes
 from tapebook.errors import Fix, Retry, Stop
@@ -50,10 +51,12 @@ class Ear:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.newest = SupervisorProgress({}, 0)
+        self.records: list[RoleRecord] = []
 
     def report(self, progress: SupervisorProgress) -> None:
-        """Keeps the newest progress."""
+        """Keeps the newest progress, and whatever is new of the workers."""
         self.newest = progress
+        self.records += [known for known in progress.roles.values() if self.records[-1:] != [known]]
 
     def run(self, commands: dict[str, list[str]], stop: StopSignal | None = None) -> None:
         """Supervises."""
@@ -77,6 +80,10 @@ def test_child_that_dies_is_started_again_and_reported(tmp_path: Path) -> None:
     ear.run({"worker": program(COUNTS, tmp_path / "count")})
     assert (tmp_path / "count").read_text() == "xxx" and ear.newest.restarts == 2
     assert ear.lines == ["worker ended with code 1; it is started again"] * 2
+    assert [known.restarts for known in ear.records] == [0, 1, 1, 2, 2]
+    assert [known.process is None for known in ear.records] == [False, True, False, True, False]
+    times = [known.ended_at for known in ear.records if known.ended_at]
+    assert len(times) == 4 and times == sorted(times) and {known.code for known in ear.records} == {None, 1}
 
 
 def test_killed_child_is_started_again(tmp_path: Path) -> None:

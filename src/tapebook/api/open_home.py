@@ -12,7 +12,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tapebook.anchors import try_anchor_heads
@@ -23,7 +23,7 @@ from tapebook.clock import Clock, SystemClock, VirtualClock
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.units import iso_text, parse_instant
 from tapebook.errors import BadInput, HomeError
-from tapebook.home import DEMO_START, is_demo_home, process_name
+from tapebook.home import DEMO_START, is_demo_home, presence_lock, process_name
 from tapebook.ingest.tape_recovery import recover_lost_tape
 from tapebook.log import KeyedWrite
 from tapebook.wiring import Rooms
@@ -33,6 +33,16 @@ MOST_READERS = 8
 
 AsOf = int | str | None
 """A moment: epoch milliseconds, ISO-8601 text, or None for now."""
+
+
+@contextmanager
+def server_presence(folder: Path, role: str) -> Iterator[None]:
+    """Lets `tapebook doctor` see that this process serves a home, as `api` or `web`, until the end."""
+    with ExitStack() as held:
+        # A home that cannot be written in is served all the same.
+        with suppress(OSError):
+            held.enter_context(presence_lock(folder, role))
+        yield
 
 
 class OpenHome:

@@ -11,12 +11,13 @@ from tapebook.clock import SystemClock
 from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
 from tapebook.desk.archive_repair import compare_archive
 from tapebook.desk.backup import backup_store
+from tapebook.desk.processes import role_texts, roles_at_work
 from tapebook.domain.agent import is_dry_run
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
 from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
-from tapebook.home import lock_holders, places_open_to_others
+from tapebook.home import local_process, places_open_to_others
 from tapebook.log.store import is_clock_set_back
 from tapebook.tape.source import SourceChannel, channels_of
 from tapebook.tape.view import Channel, RecordedProblem
@@ -30,9 +31,6 @@ _MAX_WAL_BYTES = 512 * 2**20
 
 # What channels are said to come from that no source brings.
 _DERIVED = "derived here"
-
-# Locks of a home by the role whose process holds them; several workers have leases instead.
-_LOCKED_ROLES = {name: name for name in ("scheduler", "executor", "librarian", "backup")} | {"tape": "ingest"}
 
 # Problems that are named; how many more there are is said.
 _SHOWN = 20
@@ -135,13 +133,18 @@ def _accounts(rooms: Rooms) -> list[Check]:
 
 
 def _processes(rooms: Rooms) -> Check:
-    """Which processes are at work: those that hold a lock of the home here, and those that hold an agent's lease."""
-    held = lock_holders(rooms.home)
-    roles = [f"{_LOCKED_ROLES[name]} {process}" for name, process in held.items() if name in _LOCKED_ROLES]
-    leased = Counter(rooms.leases.holders(rooms.config.owner))
-    workers = [f"worker {name} with {plural(count, 'agent')}" for name, count in sorted(leased.items())]
-    detail = ", ".join(roles + workers)
-    return Check("processes", True, detail or "none: nothing is decided until `tapebook up`")
+    """Which processes are at work: all roles of the home here, and those elsewhere that hold an agent's lease."""
+    roles = roles_at_work(rooms.home)
+    workers = {each.process for each in roles if each.role == "worker"}
+    leased = sorted(Counter(rooms.leases.holders(rooms.config.owner)).items())
+    agents = {process: count for name, count in leased if (process := local_process(name)) in workers and process}
+    others = [
+        f"worker {name} with {plural(count, 'agent')}" for name, count in leased if local_process(name) not in workers
+    ]
+    detail = ", ".join(role_texts(roles, agents) + others)
+    # A role that is down is being waited for; how often one was started again is said, and no failure by itself.
+    is_well = all(each.process is not None for each in roles)
+    return Check("processes", is_well, detail or "none: nothing is decided until `tapebook up`")
 
 
 def _clock(rooms: Rooms) -> Check:

@@ -24,15 +24,17 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.clock import Clock, elapsed_seconds
+from tapebook.clock import Clock, SystemClock, elapsed_seconds
 from tapebook.database_wait import DATABASE_AWAY, DATABASE_BACK, when_database_answers
 from tapebook.db import Database
 from tapebook.desk.home_events import HomeEvent, HomeTotals, HomeWatch
+from tapebook.desk.processes import RoleRecord, desk_record
 from tapebook.desk.roles import ROLES, RoleName, RoleProgress, StopSignal, run_role
 from tapebook.errors import Fix, HomeError, Retry, RoleLost, Stop, TapebookError
 from tapebook.home import (
     exclusive_lock,
     is_demo_home,
+    presence_lock,
     process_name,
     require_home,
     role_lock,
@@ -76,6 +78,7 @@ class _RoleProcess:
         self.restarts = 0
         self.refusals = 0
         self.code: int | None = None
+        self.ended_at: int | None = None
         self._command = command
         self._on_line = on_line
         self._end = end
@@ -103,13 +106,17 @@ class _RoleProcess:
         self._ear = threading.Thread(target=self._read_lines, args=(self.process,), daemon=True)
         self._ear.start()
 
+    def record(self) -> RoleRecord:
+        """What is known of it."""
+        return RoleRecord(self.process.pid if self.process else None, self.restarts, self.ended_at, self.code)
+
     def exit_code(self) -> int | None:
         """The code it ended with, once; None while it runs. It may start again after a pause."""
         code = self.process.poll() if self.process else None
         if code is None:
             return None
         self._read_last_lines()
-        self.code = code
+        self.code, self.ended_at = code, SystemClock().now()
         if elapsed_seconds() - self._started_at > _HEALTHY_SECONDS:
             self._pause, self.refusals = _FIRST_PAUSE_SECONDS, 0
         self._start_at = elapsed_seconds() + self._pause
@@ -148,10 +155,11 @@ class _RoleProcess:
 
 
 class SupervisorProgress(msgspec.Struct, frozen=True):
-    """What each role said last, and how often one had to be started again."""
+    """What each role said last, how often one had to be started again, and each role that has not ended for good."""
 
     said: dict[str, str]
     restarts: int
+    roles: dict[str, RoleRecord] = {}
 
 
 class _DatabaseOutages:
@@ -212,7 +220,8 @@ def supervise_processes(
         while running and not stop.asked and (end is None or elapsed_seconds() < end + _OVERTIME_SECONDS):
             over = end is not None and elapsed_seconds() > end - _SHORTEST_LIFE_SECONDS
             running = [child for child in running if _is_needed(child, print_line, outages, over=over)]
-            report(SupervisorProgress(last_line, sum(child.restarts for child in children)))
+            roles = {child.name: child.record() for child in running}
+            report(SupervisorProgress(last_line, sum(child.restarts for child in children), roles))
             time.sleep(_POLL_SECONDS)
     finally:
         is_over = True
@@ -282,7 +291,7 @@ def serve_role(
 
     with (
         shared_lock(home),
-        _exclusive_role(home, role),
+        _role_lock(home, role),
         StopSignal() as stop,
         _observe_home(home, clock, lookout, report_wait) as check,
     ):
@@ -348,15 +357,16 @@ def run_desk(
     with whole, StopSignal() as stop:
         for role in roles:
             # Found out here and said once; the role itself holds it, and may be started again.
-            with _exclusive_role(home, role):
+            with _role_lock(home, role):
                 pass
         if with_ingest:
             with exclusive_lock(home, "tape"):
                 pass
-        with _observe_home(home, clock, lookout, print_line) as check:
+        with _observe_home(home, clock, lookout, print_line) as check, desk_record(home) as note_roles:
 
             def check_and_report(progress: SupervisorProgress) -> None:
                 check()
+                note_roles(progress.roles)
                 report(progress)
 
             supervise_processes(commands, stop=stop, print_line=print_line, report=check_and_report, seconds=seconds)
@@ -416,8 +426,8 @@ def is_role_lost(open_rooms: Callable[[], Rooms], run: Callable[[Rooms], None]) 
     return False
 
 
-def _exclusive_role(home: Path, role: RoleName) -> AbstractContextManager[None]:
-    return nullcontext() if role in REPEATABLE_ROLES else role_lock(home, role)
+def _role_lock(home: Path, role: RoleName) -> AbstractContextManager[None]:
+    return presence_lock(home, role) if role in REPEATABLE_ROLES else role_lock(home, role)
 
 
 def _require_real_time(home: Path) -> None:

@@ -22,6 +22,7 @@ import pytest
 from tapebook.api import app
 from tapebook.clock import SystemClock
 from tapebook.desk import supervisor
+from tapebook.desk.roles import ROLES
 from tapebook.domain.market import Mid
 from tapebook.home import exclusive_lock, role_lock
 from tapebook.settings.config import FILE, LlmSettings, as_toml, load_config
@@ -230,10 +231,11 @@ def test_a_killed_child_comes_back_and_children_do_not_outlive_a_killed_desk(hom
     assert not psutil.wait_procs(children, timeout=30)[1]
 
 
-def test_the_page_is_served_beside_the_desk_comes_back_and_ends_with_it(home: str) -> None:
+def test_the_page_is_served_beside_the_desk_comes_back_and_ends_with_it(home: str, run: Run) -> None:
     port = free_port()
     desk = start("up", "--with-web", "--web-port", str(port), "--home", home)
     children = await_children(desk.pid, 5)
+    await_role_locks(home, {str(child.pid) for child in children})
     assert ask_api(port, "/me")[0] == 200, "the page has the API below it"
     assert "Tapebook" in httpx.get(f"http://127.0.0.1:{port}/", timeout=20).text
     (page,) = [child for child in children if "web" in child.cmdline()]
@@ -241,9 +243,22 @@ def test_the_page_is_served_beside_the_desk_comes_back_and_ends_with_it(home: st
     page.wait(10)
     assert ask_api(port, "/me")[0] == 200, "it is started again"
     children = await_children(desk.pid, 5)
+    (page,) = [child for child in children if "web" in child.cmdline()]
+    said = run("doctor", "--home", home)[1]
+    assert [said.count(f"{role} {child.pid}") for role, child in by_role(children).items()] == [1] * 5, said
+    assert re.search(rf"web {page.pid} \(1 restart, last \d{{4}}-\S+ after code -9\)", said), said
+    status = json.loads(run("status", "--json", "--home", home)[1])
+    (detail,) = [each["detail"] for each in status["health"] if each["name"] == "processes"]
+    assert f"web {page.pid} (1 restart" in detail
     desk.send_signal(signal.SIGTERM)
     assert "web ended with code -9; it is started again" in desk.communicate(timeout=60)[1] and desk.returncode == 0
     assert not any(child.is_running() for child in children)
+    assert "none: nothing is decided" in run("doctor", "--home", home)[1]
+
+
+def by_role(children: list[psutil.Process]) -> dict[str, psutil.Process]:
+    """The processes below a desk by their roles."""
+    return {next(word for word in child.cmdline() if word in (*ROLES, "web")): child for child in children}
 
 
 def test_stops_cleanly_when_told_to_and_writes_a_token_nowhere(home: str, run: Run) -> None:

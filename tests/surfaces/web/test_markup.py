@@ -6,7 +6,18 @@ import pytest
 
 from tapebook.surfaces.web.backtests import arm_names, verdict_alert
 from tapebook.surfaces.web.frame import NAVIGATION
-from tapebook.surfaces.web.markup import compact, key_values, label, price, size, sparkline, tag
+from tapebook.surfaces.web.markup import (
+    Markup,
+    alert,
+    code_text,
+    compact,
+    key_values,
+    label,
+    price,
+    size,
+    sparkline,
+    tag,
+)
 from tapebook.surfaces.web.memory import providers_sheet
 from tapebook.surfaces.web.overview import run_state
 
@@ -22,6 +33,13 @@ from tapebook.surfaces.web.overview import run_state
 )
 def test_names_become_words(name: str, words: str) -> None:
     assert label(name) == words
+
+
+def test_what_stands_between_backticks_is_code() -> None:
+    assert code_text("run `tapebook up`, or `<b>`") == "run <code>tapebook up</code>, or <code>&lt;b&gt;</code>"
+    assert code_text("an odd ` & one") == "an odd ` &amp; one" and code_text("") == ""
+    assert code_text(Markup("<i>`x`</i>")) == "<i>`x`</i>"
+    assert "<li>cash: see <code>verify</code></li>" in alert("1 incident", ["cash: see `verify`"])
 
 
 def test_numbers_are_short_and_have_separated_thousands() -> None:

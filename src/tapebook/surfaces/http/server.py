@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from tapebook.api.app import Tapebook
+from tapebook.api.open_home import server_presence
 from tapebook.clock import elapsed_seconds
 from tapebook.errors import BadInput, TapebookError
 from tapebook.surfaces.http.access import LOOPBACK_NAMES, HomeAccess, RequestChecks, is_loopback
@@ -158,7 +159,10 @@ def serve(books: Sequence[Tapebook], terms: ListenTerms) -> None:
                 f"{terms.host} can be reached from elsewhere" if not loopback else f"{terms.hosts[0]} may be a proxy"
             )
             raise BadInput(f"{where}: make a token first with `tapebook tokens add NAME`, or listen on 127.0.0.1")
-        run_server(app, terms)
+        with ExitStack() as held:
+            for book in books:
+                held.enter_context(server_presence(book.folder, "api"))
+            run_server(app, terms)
     finally:
         app.state.access.close()
 

@@ -62,6 +62,15 @@ def _visible(text: str) -> str:
     return "\n".join(map(sanitise, text.split("\n")))
 
 
+def code_text(text: str) -> Markup:
+    """A text of the program for people: what stands between backticks is code; markup stays as it is."""
+    pieces = [] if isinstance(text, Markup) else text.split("`")
+    # An odd one stands for itself.
+    if len(pieces) % 2 == 0:
+        return together(text)
+    return together([tag("code", piece) if at % 2 else piece for at, piece in enumerate(pieces)])
+
+
 def _attribute(key: str, value: str | bool | None) -> str:
     name = {"cls": "class"}.get(key, key.rstrip("_").replace("_", "-"))
     return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
@@ -216,7 +225,7 @@ def empty(title: str, advice: Child, *commands: str) -> Markup:
 
 def alert(title: str, lines: Iterable[Child], tone: str = "") -> Markup:
     """Something that somebody should see first."""
-    listed = [tag("li", line) for line in lines]
+    listed = [tag("li", code_text(line) if isinstance(line, str) else line) for line in lines]
     body = tag("ul", listed) if listed else None
     return tag("div", tag("b", title), body, cls=f"tb-alert {tone}".strip(), role="status")
 

@@ -17,6 +17,7 @@ from tapebook.surfaces.web.markup import (
     Markup,
     alert,
     badge,
+    code_text,
     empty,
     figures,
     key_values,
@@ -160,7 +161,7 @@ def _health(status: Mapping[str, Any]) -> Markup:
     others = [each for each in status["health"] if each not in channels]
     failed = [each for each in others if not each["ok"]]
     late = [each for each in channels if not each["ok"]]
-    working = next((each["detail"] for each in others if each["name"] == "processes"), "")
+    processes = [each for each in others if each["name"] == "processes"]
     rows: list[Child] = [_check_line(each) for each in failed]
     fresh = f"{len(channels) - len(late)} of {len(channels)} fresh"
     listed = [
@@ -169,7 +170,7 @@ def _health(status: Mapping[str, Any]) -> Markup:
     ]
     if channels:
         rows.append(_check_group("Market channels", fresh, listed, is_ok=not late))
-    rows.append(tag("div", _dot(True), tag("b", "Processes"), tag("span", working, cls="tb-note"), cls="tb-check"))
+    rows += [_check_line(each, name="Processes") for each in processes if each["ok"]]
     rest = [_check_line(each) for each in others if each["ok"] and each["name"] != "processes"]
     rows.append(_check_group("Other checks", f"{len(rest)} ok", rest, is_ok=True))
     state = (
@@ -186,7 +187,7 @@ def _check_group(title: str, summary: str, lines: Sequence[Markup], *, is_ok: bo
 
 def _check_line(check: Mapping[str, Any], *, name: str | None = None) -> Markup:
     words = tag("b", label(name or check["name"]))
-    return tag("div", _dot(check["ok"]), words, tag("span", check["detail"], cls="tb-note"), cls="tb-check")
+    return tag("div", _dot(check["ok"]), words, tag("span", code_text(check["detail"]), cls="tb-note"), cls="tb-check")
 
 
 def _dot(is_ok: bool) -> Markup:

@@ -16,6 +16,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tapebook.api.app import Tapebook
+from tapebook.api.open_home import server_presence
 from tapebook.errors import BadInput
 from tapebook.surfaces.http.access import is_loopback
 from tapebook.surfaces.http.server import ListenTerms, create_app, run_server
@@ -100,6 +101,7 @@ def serve_pages(
         raise BadInput(f"{host} can be reached from elsewhere: listen on 127.0.0.1, and tunnel to it")
     app = create_page_app(book)
     try:
-        run_server(app, ListenTerms(host, port, seconds=seconds, parent=parent))
+        with server_presence(book.folder, "web"):
+            run_server(app, ListenTerms(host, port, seconds=seconds, parent=parent))
     finally:
         app.state.access.close()

@@ -13,6 +13,7 @@ from tapebook.surfaces.web.markup import (
     Child,
     alert,
     badge,
+    code_text,
     empty,
     key_values,
     link,
@@ -70,7 +71,7 @@ def _event_row(event: Mapping[str, Any]) -> list[Child]:
         badge(event["event"], _TONES.get(event["event"], "")),
         link(event["agent"], "agents", event["agent"]) if event["agent"] else "–",
         event["symbol"] or "–",
-        event["text"],
+        code_text(event["text"]),
     ]
 
 
@@ -79,7 +80,8 @@ async def _settings(frame: PageFrame) -> None:
     # The same checks as `tapebook doctor`.
     checks = await frame.read(frame.book.doctor)
     rows = [
-        [check.name, badge("✓ ok", "good") if check.ok else badge("✗ failed", "bad"), check.detail] for check in checks
+        [check.name, badge("✓ ok", "good") if check.ok else badge("✗ failed", "bad"), code_text(check.detail)]
+        for check in checks
     ]
     frame.html(sheet("Health", table(_CHECKS, rows, label="Checks of the home"), flush=True))
     found = await frame.read(frame.book.settings)
