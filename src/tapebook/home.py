@@ -47,6 +47,17 @@ def local_process(name: str) -> int | None:
     return int(process) if host == socket.gethostname() and process.isdigit() else None
 
 
+def is_running(process: int) -> bool:
+    """Whether a process of this machine runs, whoever owns it."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def require_home(path: Path) -> None:
     """Refuses a folder that is no home, with what to do."""
     if not is_home(path):

@@ -6,15 +6,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tapebook.api import app
+from tapebook.clock import elapsed_seconds
 from tapebook.desk.health import Check
 from tapebook.desk.processes import RoleAtWork, RoleRecord, desk_record, roles_at_work
 from tapebook.domain.units import parse_instant
 from tapebook.home import exclusive_lock, places_open_to_others, presence_lock, process_name, role_lock
+from tapebook.log.lease import Leases
 
 ENDED = parse_instant("2026-10-05T12:30:00Z")
 ME = os.getpid()
@@ -69,11 +72,19 @@ def test_every_role_is_named_once_in_order(home: Path, other: "subprocess.Popen[
 
 
 def test_a_worker_is_named_with_its_agents_wherever_it_runs(home: Path) -> None:
-    with app.open(home) as book, presence_lock(home, "worker"):
-        rooms, elsewhere = book._rooms, "box:17:abc"
-        rooms.leases.holders = lambda owner: [process_name(), elsewhere, elsewhere]  # type: ignore[method-assign]
-        (found,) = [check.detail for check in book.doctor() if check.name == "processes"]
-    assert found == f"worker {ME} with 1 agent, worker {elsewhere} with 2 agents"
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    killed, elsewhere = process_name().replace(str(ME), str(gone.pid)), "box:17:abc"
+    with app.open(home) as book:
+        rooms = book._rooms
+        hold = partial(Leases, rooms.book_db, ttl_seconds=60.0, elapsed=elapsed_seconds)
+        rooms.leases.acquire([rooms.book.stream("one")], most=1)
+        hold(holder=killed).acquire([rooms.book.stream("two")], most=1)
+        hold(holder=elsewhere).acquire([rooms.book.stream(name) for name in ("three", "four")], most=2)
+        with presence_lock(home, "worker"):
+            found = processes_check(home)
+        assert found.detail == f"worker {ME} with 1 agent, worker {elsewhere} with 2 agents"
+        rooms.leases.release_all()
 
 
 def test_restarts_are_said_and_a_role_that_is_down_is_a_failure(home: Path) -> None:

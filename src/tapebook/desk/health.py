@@ -17,7 +17,7 @@ from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
 from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
-from tapebook.home import local_process, places_open_to_others
+from tapebook.home import is_running, local_process, places_open_to_others
 from tapebook.log.store import is_clock_set_back
 from tapebook.tape.source import SourceChannel, channels_of
 from tapebook.tape.view import Channel, RecordedProblem
@@ -136,11 +136,14 @@ def _processes(rooms: Rooms) -> Check:
     """Which processes are at work: all roles of the home here, and those elsewhere that hold an agent's lease."""
     roles = roles_at_work(rooms.home)
     workers = {each.process for each in roles if each.role == "worker"}
-    leased = sorted(Counter(rooms.leases.holders(rooms.config.owner)).items())
-    agents = {process: count for name, count in leased if (process := local_process(name)) in workers and process}
-    others = [
-        f"worker {name} with {plural(count, 'agent')}" for name, count in leased if local_process(name) not in workers
-    ]
+    agents, others = Counter[int](), list[str]()
+    for name, count in sorted(Counter(rooms.leases.holders(rooms.config.owner)).items()):
+        process = local_process(name)
+        if process is not None and process in workers:
+            agents[process] += count
+        # A lease outlives a process that was killed, until another worker takes it over.
+        elif process is None or is_running(process):
+            others.append(f"worker {name} with {plural(count, 'agent')}")
     detail = ", ".join(role_texts(roles, agents) + others)
     # A role that is down is being waited for; how often one was started again is said, and no failure by itself.
     is_well = all(each.process is not None for each in roles)
