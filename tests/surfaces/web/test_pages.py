@@ -183,6 +183,13 @@ def test_what_others_wrote_stays_text(watched: Watched) -> None:
     assert "default-src 'self'" in (page.request.get(watched.base).headers["content-security-policy"])
 
 
+@pytest.mark.parametrize("path", ["/settings", "/"])
+def test_commands_that_a_check_names_are_set_as_code(watched: Watched, path: str) -> None:
+    page = watched.open(path)
+    health = page.locator(".tb-sheet").filter(has=page.get_by_role("heading", name="Health", exact=True))
+    assert "tapebook up" in health.locator("code").all_text_contents() and "`" not in (health.text_content() or "`")
+
+
 def test_a_title_of_a_prediction_market_that_gives_orders_stays_text(watched: Watched) -> None:
     page = watched.open("/market?symbol=BTC")
     row = page.get_by_role("row").filter(has_text=ORDER)
