@@ -486,12 +486,7 @@ class SpooledArchive:
             keys.append(key)
             if key not in self._stored_cache:
                 new[key] = content
-        problem: Exception | None = None
-        try:
-            if new:
-                self._segments.append(new)
-        except OSError as error:
-            problem = error
+        problem = _error_of(partial(self._segments.append, new)) if new else None
         if problem is not None and self._archive.is_local:
             problem = problem if _error_of(partial(self._archive.create_all, new)) else None
         if problem is None:
