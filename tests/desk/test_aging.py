@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from msgspec.structs import replace
 import tapebook
 from tapebook.api import app
 from tapebook.api.app import DemoProgress
-from tapebook.desk import demo
+from tapebook.clock import VirtualClock
+from tapebook.desk import aging, demo
 from tapebook.desk.aging import age_home
 from tapebook.desk.demo import AGED_AGENTS, DEMO_SOURCES
 from tapebook.domain.units import DAY, HOUR, iso_text
 from tapebook.errors import HomeError
 from tapebook.home import DEMO_MARKER, DEMO_START, make_home
+from tapebook.wiring import Rooms
 from tapebook.world.assets import PriceHabit
 from tapebook.world.market import World
 from tests.replay.home_fingerprint import Remains
@@ -78,6 +81,44 @@ def test_the_past_was_also_lived_through_with_and_without_memory(aged: tuple[Pat
     assert said == f"backtests     {expected}"
 
 
+def test_a_manual_is_proposed_from_what_was_learned(aged: tuple[Path, list[str]]) -> None:
+    """It waits for the owner, with the decision it came from."""
+    with tapebook.open(aged[0]) as tb:
+        (proposal,) = tb.recall.proposals()
+        agent = proposal["agent"]
+        assert (proposal["status"], proposal["written_by"]) == ("open", agent)
+        assert proposal["known_at"] == iso_text(DEMO_START)
+        last = tb.run(proposal["run_id"])
+        assert last["agent"] == agent and last["scheduled_for"] < iso_text(DEMO_START)
+        added = [line for line in tb.recall.proposal(proposal["proposal_id"]).diff if line.startswith("+")]
+        assert "+## What my trades showed by 2026-01-05" in added and "round trips" in added[-1]
+        assert [(each["kind"], each["place"]) for each in tb.recall.writes()] == [("proposal", proposal["proposal_id"])]
+        # Nothing has changed yet.
+        assert tb.agent(agent)["manual"] == ""
+
+
+@pytest.mark.parametrize("word", ["approved", "rejected"])
+@pytest.mark.sqlite_file("a home is aged by a single writer, in files")
+def test_a_proposal_that_was_decided_does_not_come_back(
+    word: str, aged: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    home = shutil.copytree(aged[0], tmp_path / "home")
+    with tapebook.open(home) as tb:
+        (proposal,) = tb.recall.proposals()
+        decide = tb.recall.approve if word == "approved" else tb.recall.reject
+        assert decide(proposal["proposal_id"]).status == word
+    app.demo(home, seconds=2 * SECONDS, weeks=DAY_OLD)
+    with tapebook.open(home) as tb:
+        assert [(each["proposal_id"], each["status"]) for each in tb.recall.proposals()] == [
+            (proposal["proposal_id"], word)
+        ]
+        profile = tb.agent(proposal["agent"])
+        assert ("What my trades showed" in profile["manual"]) == (word == "approved")
+        newest = tb.runs(proposal["agent"], most=1)[0]
+        assert newest["agent_version"] == profile["version"]
+        assert tb.verify() == []
+
+
 def stop_at_tape(progress: DemoProgress) -> None:
     """Stops when the tape is there."""
     raise KeyboardInterrupt
@@ -101,10 +142,13 @@ def test_a_home_that_was_stopped_while_it_aged_has_the_same_bytes(tmp_path: Path
     for stop in (stop_at_tape, stop_at_book):
         with pytest.raises(KeyboardInterrupt):
             age_home(stopped, world, until=DEMO_START, agents=agents, progress=stop)
+    with closing(Rooms(stopped, clock=VirtualClock(DEMO_START))) as rooms:
+        # One that was killed right behind its first act at the end of the past.
+        aging._propose_from_past(rooms, [live.name for _, live in agents])
     for home in (whole, stopped):
         age_home(home, world, until=DEMO_START, agents=agents, progress=lambda progress: None)
     expected = Remains.of(whole)
-    assert len(expected.tables["decision_runs"]) == 48 + 24
+    assert len(expected.tables["decision_runs"]) == 48 + 24 and len(expected.tables["manual_proposals"]) == 1
     expected.assert_same_in(stopped)
 
 

@@ -3,7 +3,8 @@
 1. `_begin` saves the agents as they were then and takes in the runbooks, known from the first moment on.
 2. `write_past` puts the weeks on the tape: bars and funding of every perp, prediction markets, capital flows.
 3. `PastDesk.live_through` makes the decision of every slot, in the order of time, a day to a transaction.
-4. `_go_live` gives the agents their live settings, sums up all of them together, and takes in what the log says.
+4. `_go_live` has an agent propose a manual from what it learned, gives the agents their live settings, sums up all of
+   them together, and takes in what the log says.
 
 The book is the demo's own, so the demo begins with what was learned by then, and `verify` and `replay` cover all of
 it. A process that is killed goes on with the first step that is missing; the bytes are those of an undisturbed run.
@@ -20,9 +21,11 @@ import msgspec
 
 from tapebook.clock import VirtualClock
 from tapebook.context import MarketCache
+from tapebook.desk.document_writes import propose_manual
 from tapebook.desk.scheduler import bar_wait_ms
-from tapebook.domain.agent import AgentProfile, Deployment
-from tapebook.domain.units import DAY
+from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
+from tapebook.domain.text import plural
+from tapebook.domain.units import DAY, E6, decimal_text, iso_text
 from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock, write_once
 from tapebook.ingest.world_past import write_past
@@ -37,6 +40,8 @@ from tapebook.wiring import PastTerms, Rooms, open_backtest
 from tapebook.world.market import World
 
 _RUNBOOKS = resources.files("tapebook.desk").joinpath("runbooks")
+# A manual is read at every decision; the note of the agent has the rest.
+_MOST_PROPOSED_LESSONS = 3
 
 
 class DemoProgress(msgspec.Struct, frozen=True):
@@ -193,6 +198,7 @@ def _live_through_past(
 
 def _go_live(rooms: Rooms, profiles: Sequence[AgentProfile]) -> None:
     """What is done once at the end of the past; each part does nothing when it is done again."""
+    _propose_from_past(rooms, [profile.name for profile in profiles])
     for profile in profiles:
         # A version of the owner's own is not undone.
         if rooms.book.agent(profile.name, version=2) is None:
@@ -200,3 +206,35 @@ def _go_live(rooms: Rooms, profiles: Sequence[AgentProfile]) -> None:
     while drafts := owner_layers_due(rooms, seq=(seq := rooms.book.head())):
         rooms.book.append("", drafts, expected_seq=seq)
     sync_documents(rooms)
+
+
+def _propose_from_past(rooms: Rooms, agents: Sequence[str]) -> None:
+    """Has the agent that learned most propose a manual, which waits for its owner; once, also when it is done again."""
+    profiles = [rooms.book.find_agent(name).agent for name in agents]
+    learned = {profile.name: _confirmed_lessons(rooms, profile) for profile in profiles}
+    profile = max(profiles, key=lambda each: len(learned[each.name]))
+    # The name of a proposal has its moment and the manual that stands in it, so the same one is not made twice. An
+    # agent that has another version was changed by its owner, who may have decided on it already.
+    if rooms.book.agent(profile.name, version=2) is not None:
+        return
+    deployment = deployment_id(profile)
+    totals = rooms.book.trade_totals(deployment)
+    net = decimal_text(totals.net_usd_e6, E6, 2)
+    lines = [
+        "# Trading manual",
+        "",
+        "Where a line below speaks against an entry, halve its size and say so in the reason.",
+        "",
+        f"## What my trades showed by {iso_text(rooms.clock.now())[:10]}",
+        "",
+        *(f"- {bullet}" for bullet in learned[profile.name][:_MOST_PROPOSED_LESSONS]),
+        f"- all in all: {plural(totals.count, 'round trip')}, {totals.won} won, net {net} USD",
+    ]
+    last = rooms.book.last_run(deployment, profile.watchlist[0], seq=rooms.book.head(deployment))
+    propose_manual(rooms, profile.name, "\n".join(lines), run_id=last.run_id if last else "", by=profile.name)
+
+
+def _confirmed_lessons(rooms: Rooms, profile: AgentProfile) -> list[str]:
+    deployment = deployment_id(profile)
+    known = rooms.notes.lessons(deployment, seq=rooms.book.head(deployment))
+    return [change.lesson.bullet() for change in known if change.lesson.trial.status == "confirmed"]

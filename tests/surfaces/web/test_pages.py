@@ -137,6 +137,18 @@ def test_a_replay_shows_that_the_bytes_are_equal_and_the_slider_another_moment(w
     page.wait_for_selector("text=what it would have seen then")
 
 
+def test_the_reason_of_an_exit_is_shown_whole(watched: Watched) -> None:
+    page = watched.open("/agents/btc-5m")
+    reasons = page.locator(".ag-row [col-id=exit_reason]").filter(has_text=re.compile("bars|stop"))
+    reasons.first.scroll_into_view_if_needed()
+    assert reasons.count() > 0
+    for cell in reasons.all():
+        cut = "cell => cell.scrollWidth > cell.clientWidth || cell.scrollHeight > cell.clientHeight"
+        assert not cell.evaluate(cut), cell.inner_text()
+        # One that is longer than its two lines is read where the pointer is.
+        assert cell.get_attribute("title") == cell.inner_text()
+
+
 def test_a_file_of_the_workspace_is_opened(watched: Watched) -> None:
     page = watched.open("/recall")
     page.get_by_role("table", name="Files").get_by_role("link", name="docs/trend.md").click()

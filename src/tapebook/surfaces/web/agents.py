@@ -303,7 +303,7 @@ def _facts_block(facts: Mapping[str, Child]) -> Markup:
 def _trades_grid(name: str, *, rows: int) -> None:
     """Every trade of an agent; rows are fetched as they are scrolled to."""
     # As high as its rows, with room for open trades, up to a screen of them.
-    height = min(460, 40 + 34 * (rows + 4))
+    height = min(500, 40 + 44 * (rows + 4))
     # A leading colon makes a value JavaScript; the functions are in page.js.
     number_cell = {
         "cellClass": "num",
@@ -316,6 +316,14 @@ def _trades_grid(name: str, *, rows: int) -> None:
         ":valueFormatter": "tapebookCells.result",
         ":cellClass": "tapebookCells.tone",
     }
+    # Two lines of a row; one that is longer, as a model may write it, is read where the pointer is.
+    reason_cell = {
+        "flex": 1,
+        "minWidth": 236,
+        "wrapText": True,
+        "cellClass": "tb-reason",
+        "tooltipField": "exit_reason",
+    }
     columns = [
         {"headerName": "Entry", "field": "entry_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 122},
         {"headerName": "Exit", "field": "exit_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 122},
@@ -327,7 +335,7 @@ def _trades_grid(name: str, *, rows: int) -> None:
         {"headerName": "Fees", "field": "fees_usd", "width": 58, **number_cell},
         {"headerName": "Net USD", "field": "net_pnl_usd", "width": 84, **result_cell},
         {"headerName": "Regime", "field": "entry_regime_tag", "width": 134},
-        {"headerName": "Exit reason", "field": "exit_reason", "flex": 1, "minWidth": 104},
+        {"headerName": "Exit reason", "field": "exit_reason", **reason_cell},
     ]
     address = f"{page_path('page', 'trades', name)}?"
     with sheet_of("Trades", "open ones first; a row opens the decision that entered it").classes("tb-flush"):
@@ -340,6 +348,7 @@ def _trades_grid(name: str, *, rows: int) -> None:
                 "maxConcurrentDatasourceRequests": 1,
                 "defaultColDef": {"sortable": False, "resizable": True, "suppressMovable": True},
                 "suppressCellFocus": False,
+                "enableBrowserTooltips": True,
                 ":datasource": f"tapebookRows({address!r}, {_GRID_PART})",
                 ":onRowClicked": "tapebookCells.open",
                 ":onCellKeyDown": "tapebookCells.openByKey",
