@@ -316,26 +316,30 @@ def _trades_grid(name: str, *, rows: int) -> None:
         ":valueFormatter": "tapebookCells.result",
         ":cellClass": "tapebookCells.tone",
     }
-    # Two lines of a row; one that is longer, as a model may write it, is read where the pointer is.
-    reason_cell = {
-        "flex": 1,
-        "minWidth": 236,
-        "wrapText": True,
-        "cellClass": "tb-reason",
-        "tooltipField": "exit_reason",
-    }
+    # Two lines of a row; a reason that is longer, as a model may write it, is read where the pointer is.
+    two_lines = {"wrapText": True, "cellClass": "tb-two"}
+    moment_cell = two_lines | {":valueFormatter": "tapebookCells.moment", "width": 92}
+    regime_cell = two_lines | {":valueFormatter": "tapebookCells.words", "width": 94}
+    # All widths together fit the sheet of a laptop; the reason has what is left on a wider screen.
     columns = [
-        {"headerName": "Entry", "field": "entry_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 122},
-        {"headerName": "Exit", "field": "exit_tick_at", ":valueFormatter": "tapebookCells.moment", "width": 122},
-        {"headerName": "Symbol", "field": "symbol", "width": 70},
-        {"headerName": "Side", "field": "side", "width": 60},
-        {"headerName": "Entry price", "field": "entry_price", "width": 90, **price_cell},
-        {"headerName": "Exit price", "field": "exit_price", "width": 90, **price_cell},
-        {"headerName": "Size USD", "field": "entry_size_usd", "width": 84, **number_cell},
-        {"headerName": "Fees", "field": "fees_usd", "width": 58, **number_cell},
+        {"headerName": "Entry", "field": "entry_tick_at", **moment_cell},
+        {"headerName": "Exit", "field": "exit_tick_at", **moment_cell},
+        {"headerName": "Symbol", "field": "symbol", "width": 66},
+        {"headerName": "Side", "field": "side", "width": 54},
+        {"headerName": "Entry price", "field": "entry_price", "width": 84, **price_cell},
+        {"headerName": "Exit price", "field": "exit_price", "width": 84, **price_cell},
+        {"headerName": "Size USD", "field": "entry_size_usd", "width": 78, **number_cell},
+        {"headerName": "Fees", "field": "fees_usd", "width": 52, **number_cell},
         {"headerName": "Net USD", "field": "net_pnl_usd", "width": 84, **result_cell},
-        {"headerName": "Regime", "field": "entry_regime_tag", "width": 134},
-        {"headerName": "Exit reason", "field": "exit_reason", **reason_cell},
+        {"headerName": "Regime", "field": "entry_regime_tag", **regime_cell},
+        {
+            "headerName": "Exit reason",
+            "field": "exit_reason",
+            "flex": 1,
+            "minWidth": 228,
+            "tooltipField": "exit_reason",
+            **two_lines,
+        },
     ]
     address = f"{page_path('page', 'trades', name)}?"
     with sheet_of("Trades", "open ones first; a row opens the decision that entered it").classes("tb-flush"):

@@ -43,6 +43,7 @@
     tone: (cell) => cell.value > 0 ? "num tb-up" : cell.value < 0 ? "num tb-down" : "num",
     price: (cell) => cell.value == null ? "" : Number(cell.value.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 8 }),
     moment: (cell) => cell.value ? cell.value.slice(0, 16).replace("T", " ") : "",
+    words: (cell) => (cell.value || "").replaceAll("_", " "),
     open: (event) => open(event.data),
     openByKey: (event) => { if (event.event.key === "Enter") open(event.data); },
   };
