@@ -276,7 +276,9 @@ async def _proposal(frame: PageFrame, proposal: Mapping[str, Any]) -> None:
         except TapebookError as error:
             said.content = alert("It was not done", [str(error)], "bad")
             return
-        said.content = alert("Approved: a new version of the agent" if is_approved else "Rejected", [], "good")
+        # The log has it before the documents are taken in: by now the part may be drawn anew, without this proposal.
+        if not said.is_deleted:
+            said.content = alert("Approved: a new version of the agent" if is_approved else "Rejected", [], "good")
 
     approve.on_click(lambda: decide(True))
     reject.on_click(lambda: decide(False))
