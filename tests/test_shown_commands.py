@@ -1,7 +1,7 @@
 """Every command block of the documents runs as it stands there, on a home that was just made.
 
 The README's blocks of plain commands and the first steps are in test_docs.py, the plug-in that is installed in
-tests/contracts. Servers get a few seconds and ports of their own; whatever asks an exchange asks the invented market.
+test_plug.py. Servers get a few seconds and ports of their own; whatever asks an exchange asks the invented market.
 """
 
 import re

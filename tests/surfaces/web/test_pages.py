@@ -202,6 +202,8 @@ def test_what_others_wrote_stays_text(watched: Watched) -> None:
 def test_commands_that_a_check_names_are_set_as_code(watched: Watched, path: str) -> None:
     page = watched.open(path)
     health = page.locator(".tb-sheet").filter(has=page.get_by_role("heading", name="Health", exact=True))
+    # Checks are read once the page is on the screen, and some are folded away.
+    expect(health.get_by_text("tapebook up", exact=True).first).to_be_attached(timeout=20_000)
     assert "tapebook up" in health.locator("code").all_text_contents() and "`" not in (health.text_content() or "`")
 
 
