@@ -45,8 +45,8 @@ class SpoolUploads:
 
 def send_due_texts(rooms: Rooms) -> DrainResult:
     """Packs what is due in the spool of a machine and sends it to an archive elsewhere; waits for the archive."""
-    archive = rooms.archive.behind
-    return DrainResult() if archive.is_local else _send_what_is_due(archive, rooms.home / rooms.config.archive.spool)
+    behind = rooms.archive.behind
+    return DrainResult() if behind.is_local else _send_what_is_due(behind, rooms.home / rooms.config.archive.spool)
 
 
 def _send_what_is_due(archive: Archive, spool: Path) -> DrainResult:

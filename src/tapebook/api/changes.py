@@ -47,7 +47,7 @@ class ChangeFeed(HomePart):
     def heads(self, *, tape: bool = False) -> dict[str, int]:
         """The newest sequence number of every stream; with `tape`, of the market's commits too."""
         with self._home.read() as rooms:
-            return _heads(rooms, tape=tape)
+            return _heads(rooms, commits=tape)
 
     def changes(self, since: Mapping[str, int], *, wait_seconds: float = 0.0) -> HomeChanges:
         """What moved since `heads` were read; waits for so long until something has. The tape counts if it is named.
@@ -59,7 +59,7 @@ class ChangeFeed(HomePart):
         end, tape = elapsed_seconds() + wait_seconds, TAPE_STREAM in since
         while True:
             with self._home.read() as rooms:
-                heads = _heads(rooms, tape=tape)
+                heads = _heads(rooms, commits=tape)
                 moved = [
                     _moved_stream(rooms, name, after=since.get(name, 0), until=seq)
                     for name, seq in heads.items()
@@ -73,9 +73,9 @@ class ChangeFeed(HomePart):
                 return HomeChanges(heads, moved)
 
 
-def _heads(rooms: Rooms, *, tape: bool) -> dict[str, int]:
+def _heads(rooms: Rooms, *, commits: bool) -> dict[str, int]:
     found = {_NAMES.get(stream, stream): seq for stream, seq in sorted(rooms.log.heads(rooms.book.owner).items())}
-    return {**found, TAPE_STREAM: rooms.tape.head()[0]} if tape else found
+    return {**found, TAPE_STREAM: rooms.tape.head()[0]} if commits else found
 
 
 def _moved_stream(rooms: Rooms, name: str, *, after: int, until: int) -> MovedStream:

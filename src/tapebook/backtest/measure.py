@@ -312,20 +312,20 @@ def room_uses(
 ) -> tuple[RoomUse, ...]:
     """What each room of a memory held at the end of a backtest, and what of that met its trades, as far as is known."""
     name = deployment.id
-    notes = Counter(each.status for each in rooms.notes.reflections(name, most=_EVERY_NOTE))
+    statuses = Counter(each.status for each in rooms.notes.reflections(name, most=_EVERY_NOTE))
     told = sum(trade.state.entry_lessons_hash not in (None, NO_LESSONS) for trade in trades)
     records = rooms.experience.records_as_of(name, seq=seq)
     outcomes = sum(record.n for record in records.records.values() if record.kind == ALL)
     situations = rooms.experience.situation_count(name, seq=seq)
     layers = len(rooms.horizons.packet_rows(name, seq=seq, as_of=at))
-    documents = sum(rooms.documents.kinds().values())
+    texts = sum(rooms.documents.kinds().values())
     held: dict[MemoryRoom, str] = {
         "trades": f"{plural(len(trades), 'trade')} closed",
-        "lessons": f"{plural(notes['active'] + notes['superseded'], 'note')}, {notes['refused']} refused; "
+        "lessons": f"{plural(statuses['active'] + statuses['superseded'], 'note')}, {statuses['refused']} refused; "
         f"{told} of {len(trades)} trades were entered under one",
         "experience": f"{plural(outcomes, 'outcome')} and {plural(situations, 'situation')} known",
         "horizons": f"{plural(layers, 'row')} at the end",
-        "documents": f"{plural(documents, 'document')} at the end",
+        "documents": f"{plural(texts, 'document')} at the end",
     }
     shown = deployment.agent.context.rooms
     return tuple(RoomUse(room, room in shown, held.get(room, "") if room in shown else "") for room in MEMORY_ROOMS)
@@ -344,7 +344,8 @@ class _ChunkMeasure:
         since_seq: int,
         seq: int,
     ) -> None:
-        self._rooms, self._deployment, self._plan, self._chunk = rooms, deployment, plan, chunk
+        self._rooms = rooms
+        self._deployment, self._plan, self._chunk = deployment, plan, chunk
         self._since, self._seq = since_seq, seq
         self._book = book_range(rooms, deployment, after=since_seq, until=seq)
         self._ended = self._book.ended_trades()
@@ -393,10 +394,9 @@ class _ChunkMeasure:
         }
 
     def _tables(self, daily: DailyEquity) -> dict[str, Any]:
-        rooms, deployment = self._rooms, self._deployment
         now = records_of(self._ended)
-        before = records_of(book_range(rooms, deployment, after=0, until=self._since).ended_trades())
-        trusted = weights_of(rooms, deployment, since_seq=self._since, seq=self._seq)
+        before = records_of(book_range(self._rooms, self._deployment, after=0, until=self._since).ended_trades())
+        trusted = weights_of(self._rooms, self._deployment, since_seq=self._since, seq=self._seq)
         assets = [replace(row, sharpe=self._asset_sharpe(row.name, daily)) for row in result_rows(ASSET, now, before)]
         tables = result_rows(PROVIDER, now, before, trusted=trusted), result_rows(REGIME, now, before), assets
         return dict(zip(("providers", "regimes", "assets"), with_trend_directions(*tables), strict=True))
@@ -413,16 +413,16 @@ class _ChunkMeasure:
         )
 
     def _memory(self) -> dict[str, Any]:
-        rooms, name, seq, chunk = self._rooms, self._deployment.id, self._seq, self._chunk
-        note = rooms.notes.active_note(name, seq=seq)
-        taken = rooms.experience.snapshots(name, seq=seq)
-        stream = rooms.book.stream(name)
-        head = next(rooms.log.events(stream, after=seq - 1, until=seq), None)
+        name, seq, chunk = self._deployment.id, self._seq, self._chunk
+        note = self._rooms.notes.active_note(name, seq=seq)
+        taken = self._rooms.experience.snapshots(name, seq=seq)
+        stream = self._rooms.book.stream(name)
+        head = next(self._rooms.log.events(stream, after=seq - 1, until=seq), None)
         return {
             "lessons_hash": note.content_hash if note else "",
             "lessons": note_bullets(note.lessons_text) if note else (),
             "snapshots": tuple(each.chunk for each in taken[::-1] if chunk.start < each.ended_at <= chunk.end),
-            "situations": rooms.experience.situation_count(name, seq=seq),
+            "situations": self._rooms.experience.situation_count(name, seq=seq),
             "head_seq": seq,
             "head_hash": head.hash if head else "",
         }

@@ -303,13 +303,12 @@ class TextArrivals:
         while self._left and self._left[0].at <= moment:
             each = self._left.popleft()
             due.setdefault(each.stream, []).append(each.draft)
-        rooms = self._rooms
         for stream, drafts in due.items():
-            if stream == rooms.documents.stream:
-                store_search_terms(rooms)
-            rooms.log.append(stream, drafts, expected_seq=rooms.log.head(stream).seq)
-            if stream == rooms.documents.stream:
-                index_new_versions(rooms)
+            if stream == self._rooms.documents.stream:
+                store_search_terms(self._rooms)
+            self._rooms.log.append(stream, drafts, expected_seq=self._rooms.log.head(stream).seq)
+            if stream == self._rooms.documents.stream:
+                index_new_versions(self._rooms)
         self._move_on()
 
     def _count_written(self, stream: Stream) -> int:

@@ -311,11 +311,11 @@ def _question_counts(
 
 def _slots_left(rooms: Rooms, plan: BacktestPlan) -> int:
     """How many slots have no decision yet."""
-    home, cadence, first = BacktestHome(rooms.home / BACKTESTS_FOLDER / plan.id), plan.agent.cadence_ms, plan.start
-    if (home.folder / "plan.json").exists():
-        if home.result() is not None:
+    backtest, cadence, first = BacktestHome(rooms.home / BACKTESTS_FOLDER / plan.id), plan.agent.cadence_ms, plan.start
+    if (backtest.folder / "plan.json").exists():
+        if backtest.result() is not None:
             return 0
-        with closing(Rooms(home.folder, clock=VirtualClock(plan.start))) as own:
+        with closing(Rooms(backtest.folder, clock=VirtualClock(plan.start))) as own:
             name = deployment_id(plan.agent)
             newest = own.book.last_run(name, plan.symbols[-1], seq=own.book.head(name))
             first = plan.start if newest is None else newest.scheduled_for + cadence

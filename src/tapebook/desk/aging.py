@@ -59,7 +59,8 @@ class PastDesk:
     """All deployments of a home, over a tape that is there already."""
 
     def __init__(self, rooms: Rooms, deployments: Sequence[Deployment], clock: VirtualClock) -> None:
-        self._rooms, self._deployments, self._clock = rooms, deployments, clock
+        self._rooms = rooms
+        self._deployments, self._clock = deployments, clock
         self._seq = rooms.tape.head()[0]
         self._limit = bar_wait_ms(rooms.config)
         self._shelf = MarketCache()

@@ -18,14 +18,20 @@ from tapebook.errors import BadInput, Busy, UnknownName
 from tapebook.library.entries import MANUAL_FILE, EntryWriter, ManualFiles, archived_body, write_manual_file
 from tapebook.library.sync import require_workspace, sync_documents
 from tapebook.library.workspace import RESERVED_PREFIXES, RefusedFile, name_problem
-from tapebook.search import documents
 from tapebook.search.documents import (
+    END_OF_TIME,
     FolderAdded,
     FolderRemoved,
     ManualProposal,
     ManualProposed,
     ProposalDecided,
+    check_manual,
+    clean_entry,
     draft_document_event,
+    entry_id_for,
+    manual_diff,
+    proposal_id_for,
+    require_entry_kind,
 )
 from tapebook.uploads import send_documents
 from tapebook.wiring import Rooms
@@ -59,11 +65,11 @@ def append_entry(
     rooms: Rooms, agent: str, what: str, text: str, *, run_id: str = "", by: str, at: int | None = None
 ) -> AppendedEntry:
     """Appends to an agent's journal, learnings or notes; the same words in the same run, or moment, are kept once."""
-    kind, words = documents.require_entry_kind(what), documents.clean_entry(text)
+    kind, words = require_entry_kind(what), clean_entry(text)
     run_id = _whole_run_id(rooms, _profile(rooms, agent).name, run_id)
     require_workspace(rooms)
     at, digest = rooms.clock.now() if at is None else at, sha256_hex(words.encode())
-    name = documents.entry_id_for(agent, kind, digest, run_id or at)
+    name = entry_id_for(agent, kind, digest, run_id or at)
     with rooms.leases.holding(rooms.documents.stream):
         if rooms.documents.entry(name) is None:
             new = EntryWriter(rooms).draft_entry(agent, kind, words, by=by, run_id=run_id, at=at, entry_id=name)
@@ -113,12 +119,12 @@ def propose_manual(
     """Proposes another manual for an agent, once at a moment; nothing changes until its owner approves."""
     profile = _profile(rooms, agent)
     run_id = _whole_run_id(rooms, agent, run_id)
-    proposed = documents.check_manual(text, manual=profile.manual)
+    proposed = check_manual(text, manual=profile.manual)
     _require_fit(profile, proposed)
     rooms.archive.store_content_or_raise(proposed.encode())
     rooms.archive.store_content_or_raise(profile.manual.encode())
     at = rooms.clock.now() if at is None else at
-    name = documents.proposal_id_for(agent, base=profile.manual, text=proposed, at=at)
+    name = proposal_id_for(agent, base=profile.manual, text=proposed, at=at)
     base, digest = sha256_hex(profile.manual.encode()), sha256_hex(proposed.encode())
     with rooms.leases.holding(rooms.documents.stream):
         if not rooms.documents.has_proposal(name):
@@ -137,11 +143,11 @@ def read_manual_file(file: Path) -> str:
         raise BadInput(f"{file} is not UTF-8 text: save it as UTF-8") from error
 
 
-def proposal_with_diff(rooms: Rooms, proposal_id: str, *, as_of: int = documents.END_OF_TIME) -> ProposalDiff:
+def proposal_with_diff(rooms: Rooms, proposal_id: str, *, as_of: int = END_OF_TIME) -> ProposalDiff:
     """A proposal as it stood at a moment, with what it changes of the manual it was made for."""
     proposal = rooms.documents.proposal(proposal_id, as_of=as_of)
     before, after = (archived_body(rooms, digest).decode() for digest in (proposal.base_sha256, proposal.sha256))
-    return ProposalDiff(proposal, documents.manual_diff(before, after, agent=proposal.agent))
+    return ProposalDiff(proposal, manual_diff(before, after, agent=proposal.agent))
 
 
 def approve_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedProposal:
@@ -182,7 +188,7 @@ def adopt_manual_files(rooms: Rooms) -> list[RefusedFile]:
         try:
             written = ManualFiles(rooms.home, profile.name).text
             if written is not None and written != profile.manual.strip("\n"):
-                manual = documents.check_manual(written, manual=profile.manual)
+                manual = check_manual(written, manual=profile.manual)
                 agents.edit_agent(rooms, profile.name, {"manual": manual}, reason=f"{MANUAL_FILE} was edited by hand")
         except BadInput as error:
             refused.append(

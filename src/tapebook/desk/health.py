@@ -229,8 +229,8 @@ def _gaps(rooms: Rooms) -> Check:
 def _problems(rooms: Rooms) -> list[Check]:
     """What of the market could not be used in the last day, a line each with what to do; the rest of it was used."""
     now = max(rooms.clock.now(), rooms.tape.head()[1])
-    sources, section = {source.name: source for source in rooms.sources}, rooms.config.source_section
-    found = [(sources.get(each.problem.source), each) for each in rooms.tape.problems(since=now - DAY)]
+    by_name, section = {source.name: source for source in rooms.sources}, rooms.config.source_section
+    found = [(by_name.get(each.problem.source), each) for each in rooms.tape.problems(since=now - DAY)]
     found = [
         (source, each)
         for source, each in found

@@ -110,7 +110,8 @@ class _LiveIngest:
     """Sources at work and the ingester that takes what they bring, for as long as the clock goes forward."""
 
     def __init__(self, rooms: Rooms, recorder: Recorder | None, *, url: str | None) -> None:
-        self._rooms, self._recorder, self._url = rooms, recorder, url
+        self._rooms = rooms
+        self._recorder, self._url = recorder, url
         self._intake = FactBuffer()
         self._set_back_s: int | None = None
         self._begin()

@@ -16,8 +16,17 @@ from tapebook.domain.files import PRIVATE_FILE, make_folders, write_whole
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tapebook.library.workspace import WORKSPACE_FOLDER
 from tapebook.log import Draft
-from tapebook.search import documents
-from tapebook.search.documents import Entry, EntryAppended, EntryKind, draft_document_event
+from tapebook.search.documents import (
+    Entry,
+    EntryAppended,
+    EntryKind,
+    clean_entry,
+    draft_document_event,
+    entry_ids_in,
+    entry_path,
+    entry_span,
+    entry_text,
+)
 from tapebook.wiring import Rooms
 
 
@@ -32,12 +41,12 @@ class EntryWriter:
         self, agent: str, what: EntryKind, text: str, *, by: str, run_id: str, at: int, entry_id: str
     ) -> Draft:
         """The event of an entry; its text is kept at once."""
-        content = documents.clean_entry(text).encode()
+        content = clean_entry(text).encode()
         self._rooms.archive.store_content_or_raise(content)
-        span = documents.entry_span(what, at)
+        span = entry_span(what, at)
         before = self._rooms.documents.entry_count(agent, what, span=span) + self._more[agent, what, span[0]]
         self._more[agent, what, span[0]] += 1
-        path = documents.entry_path(agent, what, at=at, before=before)
+        path = entry_path(agent, what, at=at, before=before)
         return draft_document_event(at, EntryAppended(entry_id, agent, what, path, sha256_hex(content), by, run_id))
 
 
@@ -133,9 +142,9 @@ def agent_file(rooms: Rooms, agent: str, path: str) -> Path:
 def _append_to_file(rooms: Rooms, path: str, entries: list[Entry]) -> None:
     file = agent_file(rooms, entries[0].agent, path)
     before = file.read_bytes().decode(errors="replace") if file.exists() else ""
-    there = documents.entry_ids_in(before)
+    there = entry_ids_in(before)
     texts = [
-        documents.entry_text(entry, archived_body(rooms, entry.sha256).decode())
+        entry_text(entry, archived_body(rooms, entry.sha256).decode())
         for entry in entries
         if entry.entry_id not in there
     ]

@@ -24,8 +24,16 @@ from tapebook.library import document_texts as docs
 from tapebook.library.document_texts import AgentChange, Document, Halt
 from tapebook.library.entries import EntryWriter, archived_body
 from tapebook.log import Draft, Event
-from tapebook.search import documents
-from tapebook.search.documents import DocumentKept, LogRead, Outage, draft_document_event, entry_id_for
+from tapebook.search.documents import (
+    DocumentKept,
+    LogRead,
+    Outage,
+    add_failure,
+    draft_document_event,
+    end_outage,
+    entry_id_for,
+    outage_after_run,
+)
 from tapebook.settings.profiles import profile_by_keys
 from tapebook.wiring import Rooms
 
@@ -141,10 +149,10 @@ class _StreamPage:
             problem = msgspec.json.decode(event.body, type=NoteRefused).problem
             words = f"{iso_text(event.happened_at)[:16]} {quote_line(problem)}"
             before = self.troubles.get("lessons")
-            found = documents.add_failure(before, "lessons", at=event.happened_at, state="rejected", words=words)
+            found = add_failure(before, "lessons", at=event.happened_at, state="rejected", words=words)
             self._note_outage("lessons", found)
         elif event.kind == NOTE_WRITTEN and "lessons" in self.troubles and not _is_restated(event):
-            self._note_outage("lessons", documents.end_outage(self.troubles["lessons"], at=event.happened_at))
+            self._note_outage("lessons", end_outage(self.troubles["lessons"], at=event.happened_at))
 
     def documents(self) -> list[Document]:
         """All that was told."""
@@ -157,7 +165,7 @@ class _StreamPage:
             return
         if docs.acted_or_refused(run):
             self._days.setdefault(iso_text(run.as_of)[:10], []).append(docs.decision_text(run))
-        found = documents.outage_after_run(self.troubles.get("decisions"), run, document_texts.failed_run_line(run))
+        found = outage_after_run(self.troubles.get("decisions"), run, document_texts.failed_run_line(run))
         if found is not None:
             self._note_outage("decisions", found)
         name = entry_id_for(run.run_id)
@@ -199,10 +207,10 @@ class _StreamPage:
 
     def _stored_decisions(self, day: str, part: int) -> list[str]:
         """What a part of a day's transcript has by now."""
-        rooms, place = self._rooms, docs.transcript_document(self._agent, day, part=part, decisions=())
-        version = rooms.documents.version(place.scope, place.path, seq=rooms.documents.head())
+        place = docs.transcript_document(self._agent, day, part=part, decisions=())
+        version = self._rooms.documents.version(place.scope, place.path, seq=self._rooms.documents.head())
         return (
-            docs.transcript_decisions(archived_body(rooms, version.sha256).decode())
+            docs.transcript_decisions(archived_body(self._rooms, version.sha256).decode())
             if version and version.sha256
             else []
         )

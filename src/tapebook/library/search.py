@@ -40,12 +40,12 @@ def no_progress(_done: int, _of: int) -> None:
 
 def index_as_of(rooms: Rooms, seq: int) -> Index:
     """The index with the terms of a watermark, knowing all versions up to it."""
-    documents = rooms.documents.state_as_of(seq)
-    terms = decode_search_terms(documents.terms)
+    state = rooms.documents.state_as_of(seq)
+    terms = decode_search_terms(state.terms)
     index = rooms.indexes.open_index(terms)
-    if index.head() < documents.newest:
+    if index.head() < state.newest:
         # No further than the watermark: what came later may be damaged, and a replay of before does not need it.
-        fill_index(rooms, index, until=documents.newest)
+        fill_index(rooms, index, until=state.newest)
     return index
 
 

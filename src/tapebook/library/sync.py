@@ -126,10 +126,9 @@ class _FileSync:
         self._flush()
 
     def _walk_files(self) -> list[WorkspaceFile]:
-        rooms = self._rooms
-        agents = rooms.book.agent_names()
+        agents = self._rooms.book.agent_names()
         areas, lost = workspace.workspace_areas(
-            rooms.home / WORKSPACE_FOLDER, agents=agents, folders=rooms.documents.folders()
+            self._rooms.home / WORKSPACE_FOLDER, agents=agents, folders=self._rooms.documents.folders()
         )
         walked = [found for area in areas for found in workspace.walk_area(area)]
         there, twice = workspace.drop_duplicates([found for found in walked if isinstance(found, WorkspaceFile)])

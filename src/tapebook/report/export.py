@@ -55,10 +55,10 @@ def report_data(
 ) -> ReportData:
     """Reads the book of a backtest up to where it was measured; `stale` names inputs that are others by now."""
     deployment = Deployment(rooms.book.owner, deployment_id(plan.agent), plan.agent, plan.agent_version)
-    book = book_range(rooms, deployment, after=0, until=result.total.head_seq)
+    decided = book_range(rooms, deployment, after=0, until=result.total.head_seq)
     # The book's last moment may lie before the end of the range, where the result was measured.
     last = EquityPoint(result.end, result.total.equity_end_usd_e6, result.total.insurance_usd_e6)
-    return ReportData(result, [*equity_points(book), last], book.ended_trades(), stale, spent or SpendingTotals())
+    return ReportData(result, [*equity_points(decided), last], decided.ended_trades(), stale, spent or SpendingTotals())
 
 
 def market_bars(rooms: Rooms, plan: BacktestPlan) -> list[BarColumns]:
