@@ -141,7 +141,7 @@ def test_dry_orders_halts_and_refused_notes(tmp_path: Path) -> None:
         book, usage = floor.rooms.book, Usage("m", 10, 5, 1_000, attempts=1)
         note = Note("n", "a", 1, floor.clock.now(), 0, 0, 10, "", "", "model", usage)
         book.append(agent.id, [draft_note_refused(note, "it names a price")], expected_seq=book.head(agent.id))
-        halt(floor.rooms, "", reason="lunch")
+        halt(floor.rooms.book, floor.rooms.log, floor.rooms.clock, "", reason="lunch")
         found = lines(watch.new_events())
         assert ("order", "a", "BTC", "dry run, never sent: buy 5, market") in found
         assert ("failure", "a", "", "reflection: it names a price") in found

@@ -111,7 +111,10 @@ def test_a_replay_finds_the_same_whatever_became_of_the_documents(tmp_path: Path
         assert replay_runs(shelf.rooms, ids).different == []
         (shelf.rooms.home / "recall-r3.db").unlink()
         assert replay_runs(shelf.rooms, ids).different == []
-        assert reindex(shelf.rooms).versions == 4
+        assert (
+            reindex(shelf.rooms.documents, shelf.rooms.archive, shelf.rooms.home, indexes=shelf.rooms.indexes).versions
+            == 4
+        )
         assert replay_runs(shelf.rooms, ids).different == []
         assert shelf.floor.is_whole()
 
@@ -216,7 +219,14 @@ def test_what_is_not_indexed_yet_is_not_known_yet(tmp_path: Path, monkeypatch: p
         with pytest.raises(KeyboardInterrupt):
             shelf.sync()
         assert documents_watermark(shelf.rooms) == indexed < shelf.rooms.documents.head()
-        assert documents_status(shelf.rooms).head < documents_status(shelf.rooms).documents_head
+        assert (
+            documents_status(
+                shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
+            ).head
+            < documents_status(
+                shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
+            ).documents_head
+        )
         monkeypatch.undo()
         shelf.sync()
         assert documents_watermark(shelf.rooms) == shelf.rooms.documents.log_head()
@@ -248,8 +258,11 @@ def test_only_one_process_builds_an_index_anew(tmp_path: Path) -> None:
         shelf.write("global/rules.md", RULE)
         shelf.sync()
         with exclusive_lock(shelf.rooms.home, "recall"), pytest.raises(HomeError, match="in use by process"):
-            reindex(shelf.rooms)
-        assert reindex(shelf.rooms).versions == 1
+            reindex(shelf.rooms.documents, shelf.rooms.archive, shelf.rooms.home, indexes=shelf.rooms.indexes)
+        assert (
+            reindex(shelf.rooms.documents, shelf.rooms.archive, shelf.rooms.home, indexes=shelf.rooms.indexes).versions
+            == 1
+        )
 
 
 def asked_of(shelf: Library, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -99,7 +99,12 @@ def test_refusals_are_listed_and_stop_nothing(tmp_path: Path) -> None:
         report = shelf.sync()
         assert report.kept == 1
         assert {each.path for each in report.refused} == {"global/binary.md", "global/latin.md"}
-        assert documents_status(shelf.rooms).refused == report.refused
+        assert (
+            documents_status(
+                shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
+            ).refused
+            == report.refused
+        )
 
 
 def test_a_document_that_becomes_binary_is_removed_and_one_that_cannot_be_read_stays(tmp_path: Path) -> None:
@@ -118,7 +123,9 @@ def test_a_workspace_that_is_away_takes_nothing_with_it(tmp_path: Path) -> None:
         (tmp_path / "books").mkdir()
         (tmp_path / "books" / "ops.md").write_text("reconnect")
         shelf.write("global/a.md", "a")
-        add_folder(shelf.rooms, tmp_path / "books")
+        add_folder(
+            shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.home, tmp_path / "books", leases=shelf.rooms.leases
+        )
         shelf.sync()
         shutil.move(tmp_path / "books", tmp_path / "away")
         assert (shelf.sync().removed, shelf.paths()) == (0, {"global/a.md", "books/ops.md"})
@@ -187,10 +194,20 @@ def test_what_goes_wrong_is_shown_by_status_until_it_goes_well(tmp_path: Path) -
         (shelf.rooms.home / "recall-r3.db").unlink()
         with pytest.raises(Damaged, match="restore"):
             shelf.sync()
-        assert "restore it from a backup" in documents_status(shelf.rooms).problem
+        assert (
+            "restore it from a backup"
+            in documents_status(
+                shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
+            ).problem
+        )
         body.write_bytes(kept)
         shelf.sync()
-        assert documents_status(shelf.rooms).problem == ""
+        assert (
+            documents_status(
+                shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
+            ).problem
+            == ""
+        )
 
 
 def test_the_index_can_be_thrown_away(tmp_path: Path) -> None:
@@ -216,11 +233,13 @@ def test_a_file_that_lies_in_two_folders_is_one_document(tmp_path: Path) -> None
     (books / "again.md").symlink_to(books / "feeds" / "outage.md")
     (tmp_path / "links").symlink_to(books)
     with library(tmp_path / "home") as shelf:
-        add_folder(shelf.rooms, books / "feeds")
+        add_folder(
+            shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.home, books / "feeds", leases=shelf.rooms.leases
+        )
         shelf.sync()
         assert shelf.paths() == {"feeds/outage.md"}
         for folder in (books, tmp_path / "links", books / ".private"):
-            add_folder(shelf.rooms, folder)
+            add_folder(shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.home, folder, leases=shelf.rooms.leases)
         # Homes of before may have a folder by way of a link.
         shelf.rooms.documents.append(
             [draft_document_event(shelf.floor.clock.now(), FolderAdded("aside", str(tmp_path / "links")))]

@@ -43,7 +43,9 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Iterator[Lib
         for name in ARCHIVES:
             with tarfile.open(texts / f"{name}.tar.gz") as packed:
                 packed.extractall(folder / name, filter="data")
-            add_folder(floor.rooms, folder / name)
+            add_folder(
+                floor.rooms.documents, floor.rooms.clock, floor.rooms.home, folder / name, leases=floor.rooms.leases
+            )
         sync_documents(floor.rooms)
         yield Library(floor)
 
@@ -73,7 +75,12 @@ def test_questions_are_answered_with_places_that_say_it(shelf: Library, question
 def test_the_question_of_the_readme_finds_the_passage_on_reconnection(shelf: Library) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     (question,) = re.findall(r'tapebook recall search "(.+)"', readme)
-    assert documents_status(shelf.rooms).documents >= 399
+    assert (
+        documents_status(
+            shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
+        ).documents
+        >= 399
+    )
     best = search_documents(shelf.rooms, question, limit=3).citations
     assert any("the transport reconnects automatically" in each.snippet for each in best), best
 
@@ -92,7 +99,7 @@ def test_front_matter_is_never_what_is_found(shelf: Library) -> None:
 def test_the_same_is_found_in_an_index_built_anew(shelf: Library) -> None:
     asked = ("feed disconnects", "funding rate", "stoploss", "websocket reconnect")
     before = [search_documents(shelf.rooms, words) for words in asked]
-    reindex(shelf.rooms)
+    reindex(shelf.rooms.documents, shelf.rooms.archive, shelf.rooms.home, indexes=shelf.rooms.indexes)
     assert [search_documents(shelf.rooms, words) for words in asked] == before
     shelf.floor.later(MINUTE, BTC=100)
     run = shelf.floor.say(shelf.floor.hire(ANN), reply("hold"))

@@ -62,7 +62,7 @@ def test_halt_between_decision_and_sending(floor: Desk) -> None:
     agent = floor.hire()
     floor.quote(BTC=100)
     run = decide(floor, agent, reply("open", "long", 500))
-    control.halt(floor.rooms, "", reason="storm")
+    control.halt(floor.rooms.book, floor.rooms.log, floor.rooms.clock, "", reason="storm")
     words = "R1_KILL_SWITCH at send: the desk is halted: storm"
     assert sent(floor, agent, run) == ("rejected", words, "rejected")
     assert floor.working(agent) == [] and floor.is_whole()

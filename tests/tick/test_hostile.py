@@ -162,9 +162,11 @@ def storm(floor: Desk, *, seed: int, count: int) -> Ledger:
 
 def _switched(floor: Desk, *, halted: bool, subject: str) -> bool:
     if halted:
-        control.resume(floor.rooms, next(iter(floor.rooms.book.halts())), reason="over")
+        control.resume(
+            floor.rooms.book, floor.rooms.log, floor.rooms.clock, next(iter(floor.rooms.book.halts())), reason="over"
+        )
     else:
-        control.halt(floor.rooms, subject, reason="storm")
+        control.halt(floor.rooms.book, floor.rooms.log, floor.rooms.clock, subject, reason="storm")
     return not halted
 
 

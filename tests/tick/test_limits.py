@@ -71,14 +71,14 @@ def test_halts_and_disabled_agents_are_read_fresh(floor: Desk) -> None:
     def why() -> str | None:
         return limits_now(floor.rooms, slot(floor, agent)).halted
 
-    control.halt(floor.rooms, agent.id, reason="odd fills")
+    control.halt(floor.rooms.book, floor.rooms.log, floor.rooms.clock, agent.id, reason="odd fills")
     assert why() == "a is halted: odd fills"
-    control.halt(floor.rooms, "", reason="storm")
+    control.halt(floor.rooms.book, floor.rooms.log, floor.rooms.clock, "", reason="storm")
     assert why() == "the desk is halted: storm"
-    control.resume(floor.rooms, "", reason="over")
-    control.resume(floor.rooms, agent.id, reason="over")
+    control.resume(floor.rooms.book, floor.rooms.log, floor.rooms.clock, "", reason="over")
+    control.resume(floor.rooms.book, floor.rooms.log, floor.rooms.clock, agent.id, reason="over")
     assert why() is None
-    control.halt(floor.rooms, "other.paper", reason="x")
+    control.halt(floor.rooms.book, floor.rooms.log, floor.rooms.clock, "other.paper", reason="x")
     assert why() is None
     floor.rooms.book.save_agent(msgspec.structs.replace(BRIEF, enabled=False), at=floor.clock.now())
     assert why() == "a is not enabled"

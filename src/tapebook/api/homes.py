@@ -109,7 +109,7 @@ class HomeHealth(HomePart):
         if fix:
             with self._home.write() as rooms:
                 rooms.archive.drain()
-                clean_archive(rooms, everywhere=True)
+                clean_archive(rooms.archive, everywhere=True)
                 done = repair_archive(rooms, packet_text=_packet_text, everything=archive)
             for line in done.repaired:
                 notice(f"brought back: {line}")
@@ -127,7 +127,7 @@ class HomeHealth(HomePart):
         For a program that runs for long on a machine without a librarian, every few minutes: the HTTP API does so.
         StoreFailed when the archive does not take them; they wait, and nothing is lost.
         """
-        sent = send_due_texts(self._home.writer)
+        sent = send_due_texts(self._home.writer.archive, self._home.writer.config, self._home.writer.home)
         if sent.problem is not None:
             raise StoreFailed(f"{plural(sent.left, 'object')} not in the archive yet: {sent.problem}")
         return sent.moved
@@ -135,12 +135,12 @@ class HomeHealth(HomePart):
     def backup(self, place: str | None = None, *, progress: Callable[[str], None] = lambda words: None) -> BackupReport:
         """Makes a backup while others may write: at a place, else where the settings say, else in the archive."""
         with self._home.write() as rooms:
-            return backup_home(rooms, place or backup_place(rooms), progress=progress)
+            return backup_home(rooms, place or backup_place(rooms.config), progress=progress)
 
     def backups(self, place: str | None = None) -> list[Manifest]:
         """The backups at a place, newest first."""
         with self._home.read() as rooms:
-            return backup_store(rooms, place or backup_place(rooms)).manifests()
+            return backup_store(rooms.home, place or backup_place(rooms.config)).manifests()
 
 
 def _packet_text(rooms: Rooms, run: DecisionRun) -> bytes:

@@ -27,7 +27,7 @@ from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.units import DAY, MINUTE
 from tapebook.errors import TapebookError
-from tapebook.settings.config import MODEL_KEYS
+from tapebook.settings.config import MODEL_KEYS, Config
 from tapebook.tape.view import GRACE_MS, View
 from tapebook.wiring import Rooms
 
@@ -79,7 +79,7 @@ class PlanFingerprints:
         return BacktestInputs(
             version=package_version(),
             data_sha256=self._data_sha256(plan),
-            code_sha256=code_sha256(self._rooms, plan.agent),
+            code_sha256=code_sha256(self._rooms.config, plan.agent),
             model=self._rooms.engine(plan.agent).identity,
         )
 
@@ -113,11 +113,11 @@ class PlanFingerprints:
         return sha256_hex(msgspec.json.encode(decides, order="sorted"))
 
 
-def code_sha256(rooms: Rooms, agent: AgentProfile) -> str:
+def code_sha256(config: Config, agent: AgentProfile) -> str:
     """One digest of the package and of all adapters of an agent that lie outside of it."""
     outside = [
         (f"{folder} {name}", path)
-        for folder, name in _adapters_of_agent(rooms, agent)
+        for folder, name in _adapters_of_agent(config, agent)
         for path in _files_outside(folder, name)
     ]
     return sha256_hex(
@@ -142,8 +142,8 @@ def package_sha256() -> str:
     return sha256_hex("\n".join(counted).encode())
 
 
-def _adapters_of_agent(rooms: Rooms, agent: AgentProfile) -> Iterator[tuple[str, str]]:
-    for entry in (agent.engine or rooms.config.engine.default, *agent.members):
+def _adapters_of_agent(config: Config, agent: AgentProfile) -> Iterator[tuple[str, str]]:
+    for entry in (agent.engine or config.engine.default, *agent.members):
         yield "tapebook.decision.engines", entry.partition(":")[0]
     yield "tapebook.lessons.reflectors", agent.reflection.reflector
     yield "tapebook.broker.brokers", agent.broker

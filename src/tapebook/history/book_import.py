@@ -35,6 +35,7 @@ from tapebook.book.events import (
     draft_event,
 )
 from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding
+from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment, is_dry_run
 from tapebook.domain.canonical import short_id
 from tapebook.domain.market import TRADED_KINDS, Candle, FundingRate, Mid
@@ -243,7 +244,7 @@ def import_fills(
         name = deployment.agent.name
         raise BadInput(f"{name} is in dry run and has no fills: `tapebook agents edit {name} --mode trade` first")
     file = read_fill_rows(path, now=rooms.clock.now(), account=account)
-    new = list(_rows_not_in_book(rooms, deployment, file.rows, path))
+    new = list(_rows_not_in_book(rooms.book, deployment, file.rows, path))
     seq = rooms.book.head(deployment.id)
     booking = _Booking(rooms, deployment, rooms.book.account(deployment.id, seq=seq), new)
     for number, row in enumerate(new, 1):
@@ -290,15 +291,15 @@ def _objection_text(objections: list[str], path: Path) -> str:
     return f"{path} {objections[0]}{more}; import what came before it first, or book the difference with `bridge=`"
 
 
-def _rows_not_in_book(rooms: Rooms, deployment: Deployment, rows: list[FillRow], path: Path) -> Iterator[FillRow]:
+def _rows_not_in_book(book: Book, deployment: Deployment, rows: list[FillRow], path: Path) -> Iterator[FillRow]:
     """The rows the book does not have."""
-    newest = rooms.book.newest_fill_at(deployment.id)
+    newest = book.newest_fill_at(deployment.id)
     for row in rows:
         if row.spot:
-            if not rooms.book.has_spot_fill(deployment.id, row.fill.fill_id):
+            if not book.has_spot_fill(deployment.id, row.fill.fill_id):
                 yield row
             continue
-        fill, there = row.fill, rooms.book.fill(deployment.id, row.fill.fill_id)
+        fill, there = row.fill, book.fill(deployment.id, row.fill.fill_id)
         # The book does not repeat of a fill whether its symbol was delisted: its trade says so.
         if there is not None and there != msgspec.structs.replace(fill, delisted=False):
             raise BadInput(f"{path} row {row.number}: the book has another fill with the id {fill.fill_id!r}")

@@ -11,7 +11,10 @@ from typing import Any
 
 import msgspec
 
+from tapebook.archive import SpooledArchive
 from tapebook.book import events as book_events
+from tapebook.book.store import Book
+from tapebook.clock import Clock
 from tapebook.domain.agent import agent_name_of, is_dry_run
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.position import ClosedTrade
@@ -26,6 +29,7 @@ from tapebook.library.entries import EntryWriter, archived_body
 from tapebook.log import Draft, Event
 from tapebook.search.documents import (
     DocumentKept,
+    Documents,
     LogRead,
     Outage,
     add_failure,
@@ -35,6 +39,7 @@ from tapebook.search.documents import (
     outage_after_run,
 )
 from tapebook.settings.profiles import profile_by_keys
+from tapebook.tape.store import Tape
 from tapebook.wiring import Rooms
 
 EVENTS_PER_PAGE = 5_000
@@ -75,18 +80,26 @@ def write_log_documents(rooms: Rooms) -> int:
         while (page := _write_page(rooms, deployment, agent)) is not None:
             kept += page
             rooms.leases.heartbeat_if_due()
-    return kept + _write_halts(rooms) + _write_changes(rooms) + _write_outages(rooms) + _write_backtests(rooms)
+    return (
+        kept
+        + _write_halts(rooms)
+        + _write_changes(rooms)
+        + _write_outages(rooms.tape, rooms.documents, rooms.archive, clock=rooms.clock)
+        + _write_backtests(rooms)
+    )
 
 
-def new_version_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
+def new_version_drafts(
+    documents: Documents, archive: SpooledArchive, clock: Clock, found: Iterable[Document]
+) -> list[Draft]:
     """The events of documents that say something new; their bodies are in the archive before them."""
-    drafts, now, seq = [], rooms.clock.now(), rooms.documents.head()
+    drafts, now, seq = [], clock.now(), documents.head()
     for each in found:
         content = each.text.encode()
         digest = sha256_hex(content)
-        before = rooms.documents.version(each.scope, each.path, seq=seq)
+        before = documents.version(each.scope, each.path, seq=seq)
         if before is None or before.sha256 != digest:
-            rooms.archive.store_content_or_raise(content)
+            archive.store_content_or_raise(content)
             kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
             drafts.append(draft_document_event(now, kept))
     return drafts
@@ -100,14 +113,14 @@ def _write_backtests(rooms: Rooms) -> int:
         plan = msgspec.json.decode((summary.parent / "plan.json").read_bytes(), type=_BacktestPlan)
         text, agent = summary.read_text("utf-8"), plan.value.agent.name
         found.append(docs.backtest_document(summary.parent.name, text, agent=agent, agents=agents))
-    drafts = new_version_drafts(rooms, found)
-    _append_drafts(rooms, drafts)
+    drafts = new_version_drafts(rooms.documents, rooms.archive, rooms.clock, found)
+    _append_drafts(rooms.documents, drafts)
     return len(drafts)
 
 
-def _append_drafts(rooms: Rooms, drafts: Sequence[Draft]) -> None:
+def _append_drafts(documents: Documents, drafts: Sequence[Draft]) -> None:
     if drafts:
-        rooms.documents.append(drafts)
+        documents.append(drafts)
 
 
 def _write_page(rooms: Rooms, deployment: str, agent: str) -> int | None:
@@ -117,10 +130,10 @@ def _write_page(rooms: Rooms, deployment: str, agent: str) -> int | None:
     events = list(islice(rooms.log.events(stream, after=mark.until), EVENTS_PER_PAGE))
     if not events:
         return None
-    reading = _StreamPage(rooms, agent, mark.troubles)
+    reading = _StreamPage(rooms.book, rooms.documents, agent, mark.troubles, archive=rooms.archive)
     for event in events:
         reading.read_event(event)
-    drafts = new_version_drafts(rooms, reading.documents())
+    drafts = new_version_drafts(rooms.documents, rooms.archive, rooms.clock, reading.documents())
     read = draft_document_event(rooms.clock.now(), LogRead(deployment, events[-1].seq, reading.troubles))
     rooms.documents.append([*drafts, *reading.entries, read])
     return len(drafts)
@@ -129,10 +142,14 @@ def _write_page(rooms: Rooms, deployment: str, agent: str) -> int | None:
 class _StreamPage:
     """A page of a deployment's stream, as far as it was read."""
 
-    def __init__(self, rooms: Rooms, agent: str, troubles: Mapping[str, Outage]) -> None:
-        self._rooms = rooms
+    def __init__(
+        self, book: Book, documents: Documents, agent: str, troubles: Mapping[str, Outage], *, archive: SpooledArchive
+    ) -> None:
+        self._book = book
+        self._documents = documents
+        self._archive = archive
         self._agent = agent
-        self._pen = EntryWriter(rooms)
+        self._pen = EntryWriter(documents, archive)
         self._trades: list[Document] = []
         self._days: dict[str, list[str]] = {}
         self._incidents: dict[str, Document] = {}
@@ -169,14 +186,14 @@ class _StreamPage:
         if found is not None:
             self._note_outage("decisions", found)
         name = entry_id_for(run.run_id)
-        if sanitise_lines(run.note) and self._rooms.documents.entry(name) is None:
+        if sanitise_lines(run.note) and self._documents.entry(name) is None:
             entry = self._pen.draft_entry(
                 self._agent, "journal", run.note, by=self._agent, run_id=run.run_id, at=run.as_of, entry_id=name
             )
             self.entries.append(entry)
 
     def _add_trade(self, trade: ClosedTrade) -> None:
-        book = self._rooms.book
+        book = self._book
         if "fills" in book.trade_lacks(trade.state.trade_id):
             # What is partly assumed is nothing to be found and learned from.
             return
@@ -208,9 +225,9 @@ class _StreamPage:
     def _stored_decisions(self, day: str, part: int) -> list[str]:
         """What a part of a day's transcript has by now."""
         place = docs.transcript_document(self._agent, day, part=part, decisions=())
-        version = self._rooms.documents.version(place.scope, place.path, seq=self._rooms.documents.head())
+        version = self._documents.version(place.scope, place.path, seq=self._documents.head())
         return (
-            docs.transcript_decisions(archived_body(self._rooms, version.sha256).decode())
+            docs.transcript_decisions(archived_body(self._archive, version.sha256).decode())
             if version and version.sha256
             else []
         )
@@ -231,7 +248,9 @@ def _write_halts(rooms: Rooms) -> int:
         elif event.kind == _RESUMED:
             resumed = book_events.event_body(event, book_events.DeskResumed)
             ended += _end_halt(stood, resumed.subject, at=event.happened_at, reason=resumed.reason)
-    drafts = new_version_drafts(rooms, map(document_texts.halt_incident, [*ended, *stood.values()]))
+    drafts = new_version_drafts(
+        rooms.documents, rooms.archive, rooms.clock, map(document_texts.halt_incident, [*ended, *stood.values()])
+    )
     rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_OWNER_STREAM, head))])
     return len(drafts)
 
@@ -258,7 +277,7 @@ def _write_changes(rooms: Rooms) -> int:
             change = AgentChange(name, body.version, event.happened_at, body.reason, known.get(name), settings, removed)
             found.append(docs.change_document(change))
         known[name] = settings
-    drafts = new_version_drafts(rooms, found)
+    drafts = new_version_drafts(rooms.documents, rooms.archive, rooms.clock, found)
     rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_CHANGES_READER, head))])
     return len(drafts)
 
@@ -268,12 +287,12 @@ def _end_halt(stood: dict[str, Halt], subject: str, *, at: int, reason: str) -> 
     return [] if halt is None else [msgspec.structs.replace(halt, ended_at=at, ended_reason=reason)]
 
 
-def _write_outages(rooms: Rooms) -> int:
-    now = rooms.clock.now()
-    recorded = [(found.gap, found.filled_at is not None) for found in rooms.tape.gaps(as_of=now)]
+def _write_outages(tape: Tape, documents: Documents, archive: SpooledArchive, *, clock: Clock) -> int:
+    now = clock.now()
+    recorded = [(found.gap, found.filled_at is not None) for found in tape.gaps(as_of=now)]
     recent = [each for each in document_texts.group_feed_outages(recorded) if each.ended_at > now - OUTAGE_LOOKBACK_MS]
-    drafts = new_version_drafts(rooms, map(document_texts.feed_incident, recent))
-    _append_drafts(rooms, drafts)
+    drafts = new_version_drafts(documents, archive, clock, map(document_texts.feed_incident, recent))
+    _append_drafts(documents, drafts)
     return len(drafts)
 
 
