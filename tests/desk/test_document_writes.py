@@ -175,24 +175,13 @@ def test_a_proposal_changes_nothing_until_it_is_approved(tmp_path: Path) -> None
         before = shelf.rooms.book.agents()
         proposed = document_writes.propose_manual(shelf.rooms, "ann", MANUAL, by="ann")
         assert proposed.diff[-3:] == ["+# Manual", "+", "+Never average down."]
-        assert shelf.rooms.book.agents() == before and documents_status(
-            shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
-        ).open_proposals == [proposed.proposal.proposal_id]
+        assert shelf.rooms.book.agents() == before and shelf.status().open_proposals == [proposed.proposal.proposal_id]
         done = document_writes.approve_proposal(shelf.rooms, proposed.proposal.proposal_id, by="owner")
         found = shelf.rooms.book.agent("ann")
         assert found is not None and found[1].manual == MANUAL and found[0] == done.version == 2
         assert (shelf.workspace / "agents/ann/TRADING_MANUAL.md").read_text() == f"{MANUAL}\n"
         assert shelf.text("agents/ann/TRADING_MANUAL.md") == f"{MANUAL}\n"
-        assert (
-            documents_status(
-                shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
-            ).manuals_differ
-            == []
-            and documents_status(
-                shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
-            ).open_proposals
-            == []
-        )
+        assert shelf.status().manuals_differ == [] and shelf.status().open_proposals == []
         kinds = {each.kind: (each.written_by, each.place) for each in shelf.rooms.documents.writes(most=9)}
         assert kinds == {"proposal": ("ann", proposed.proposal.proposal_id), "manual": ("owner", "version 2")}
         with pytest.raises(BadInput, match="approved already"):
@@ -355,24 +344,10 @@ def test_a_folder_is_added_once_under_its_name(tmp_path: Path) -> None:
         books = tmp_path / "runbooks"
         books.mkdir()
         (books / "feed.md").write_text("reconnect")
-        assert (
-            document_writes.add_folder(
-                shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.home, books, leases=shelf.rooms.leases
-            )
-            == document_writes.add_folder(
-                shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.home, books, leases=shelf.rooms.leases
-            )
-            == "runbooks"
-        )
+        assert shelf.add_folder(books) == shelf.add_folder(books) == "runbooks"
         shelf.sync()
         assert shelf.paths() == {"runbooks/feed.md"}
-        assert json.loads(
-            json.dumps(
-                documents_status(
-                    shelf.rooms.book, shelf.rooms.documents, shelf.rooms.home, indexes=shelf.rooms.indexes
-                ).folders
-            )
-        ) == {"runbooks": str(books)}
+        assert json.loads(json.dumps(shelf.status().folders)) == {"runbooks": str(books)}
 
 
 def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
@@ -380,13 +355,7 @@ def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
         (shelf.workspace / "agents" / "bob").mkdir(parents=True)
         for name in ("agents", "one/books", "two/books"):
             (tmp_path / name).mkdir(parents=True)
-        document_writes.add_folder(
-            shelf.rooms.documents,
-            shelf.rooms.clock,
-            shelf.rooms.home,
-            tmp_path / "one" / "books",
-            leases=shelf.rooms.leases,
-        )
+        shelf.add_folder(tmp_path / "one" / "books")
         for wrong, says in (
             (shelf.workspace / "agents" / "bob", "stay theirs"),
             (shelf.rooms.home, "stay theirs"),
@@ -396,9 +365,7 @@ def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
             (tmp_path / "nothing", "not a folder"),
         ):
             with pytest.raises(BadInput, match=says):
-                document_writes.add_folder(
-                    shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.home, wrong, leases=shelf.rooms.leases
-                )
+                shelf.add_folder(wrong)
 
 
 def test_an_entry_waits_for_whoever_is_at_work(tmp_path: Path) -> None:

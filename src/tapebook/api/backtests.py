@@ -454,7 +454,7 @@ class Backtests:
     def _fingerprints(self) -> Iterator[PlanFingerprints]:
         """What the inputs of backtests are now, in the home they were asked for in."""
         with closing(Rooms(self._home, clock=VirtualClock(0))) as rooms:
-            yield PlanFingerprints(rooms)
+            yield PlanFingerprints(rooms.tape, rooms.config, rooms.engine)
 
     def _finished_home(self, name: str) -> tuple[BacktestHome, BacktestResult]:
         home = backtest_home(self._home, name)

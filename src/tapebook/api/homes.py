@@ -1,6 +1,7 @@
 """Homes: whether they are whole, what makes them so again, what happened in them, and their settings."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,7 @@ class HomeHealth(HomePart):
             with self._home.write() as rooms:
                 rooms.archive.drain()
                 clean_archive(rooms.archive, everywhere=True)
-                done = repair_archive(rooms, packet_text=_packet_text, everything=archive)
+                done = repair_archive(rooms, packet_text=partial(_packet_text, rooms), everything=archive)
             for line in done.repaired:
                 notice(f"brought back: {line}")
             for line in done.left:

@@ -21,12 +21,13 @@ from tapebook.broker.margin import MarginTiers
 from tapebook.broker.port import trades_elsewhere
 from tapebook.clock import Clock
 from tapebook.context import oversize_problems
-from tapebook.decision import has_members
+from tapebook.decision import Engine, has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural, sanitise_lines
 from tapebook.domain.units import E6, decimal_text, iso_text, notional_usd_e6
 from tapebook.errors import BadInput
+from tapebook.lessons import Reflector
 from tapebook.library.entries import ManualFiles, write_manual_file
 from tapebook.settings.config import Config
 from tapebook.settings.profiles import apply_settings, differences, require_name
@@ -167,7 +168,7 @@ def _require_same_name(name: str, settings: Mapping[str, Any]) -> Mapping[str, A
 def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool, reason: str) -> SavedAgent:
     words = _checked_reason(reason)
     if new or after != before:
-        _require_runnable(rooms, before, after)
+        _require_runnable(rooms.book, rooms.broker, before, after, engine=rooms.engine, reflector=rooms.reflector)
     elif words:
         raise BadInput(f"nothing of {after.name} differs, so there is no change to give a reason for: change a key too")
     if not new and after.manual != before.manual:
@@ -200,19 +201,27 @@ def _checked_reason(reason: str) -> str:
     return words
 
 
-def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
+def _require_runnable(
+    book: Book,
+    broker: Callable[[str], Broker],
+    before: AgentProfile,
+    after: AgentProfile,
+    *,
+    engine: Callable[[AgentProfile], Engine],
+    reflector: Callable[[AgentProfile], Reflector],
+) -> None:
     """Refuses what could not run, before it is kept."""
     for member in (entry.partition(":")[0] for entry in after.members):
         if has_members(member):
             raise BadInput(f"`members` names {member}: an engine with members of its own cannot be a member")
     # Making them asks nobody, and only an engine knows which settings it takes.
-    rooms.engine(after)
-    rooms.reflector(after)
-    rooms.broker(after.broker)
+    engine(after)
+    reflector(after)
+    broker(after.broker)
     too_long = oversize_problems(after)
     if too_long:
         raise BadInput("; ".join(too_long))
-    begun = rooms.book.head(deployment_id(after)) > 0
+    begun = book.head(deployment_id(after)) > 0
     if begun and after.starting_cash_usd_e6 != before.starting_cash_usd_e6:
         raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
 

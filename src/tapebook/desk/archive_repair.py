@@ -19,6 +19,7 @@ import msgspec
 from tapebook.archive import Archive, ArchiveReference, SpooledArchive, open_archive
 from tapebook.archive.port import digest_of_key, is_content_key, matches_key
 from tapebook.book.decision_queue import StoredReplies
+from tapebook.book.store import Book
 from tapebook.clock import SystemClock
 from tapebook.db import connect
 from tapebook.decision import EngineAnswer
@@ -31,7 +32,7 @@ from tapebook.wiring import Rooms
 # Missing objects that are remembered to be told or brought back at a time.
 _MOST = 10_000
 
-PacketText = Callable[[Rooms, DecisionRun], bytes]
+PacketText = Callable[[DecisionRun], bytes]
 """Makes the text of a run's packet again."""
 
 
@@ -92,7 +93,7 @@ def repair_archive(rooms: Rooms, *, packet_text: PacketText, everything: bool) -
     with closing(_CopyOfArchive(rooms.config, rooms.home)) as copies:
         for reference in lost:
             name = reference.by or reference.key
-            place, content = _bytes_of(rooms, reference, copies, packet_text)
+            place, content = _bytes_of(rooms.book, reference, copies, packet_text, replies=rooms.replies)
             if content is None:
                 left.append(f"{name}: no copy of it is anywhere")
                 continue
@@ -132,18 +133,18 @@ class _CopyOfArchive:
 
 
 def _bytes_of(
-    rooms: Rooms, lost: ArchiveReference, copies: _CopyOfArchive, packet_text: PacketText
+    book: Book, lost: ArchiveReference, copies: _CopyOfArchive, packet_text: PacketText, *, replies: StoredReplies
 ) -> tuple[str, bytes | None]:
     """Where the bytes of a lost object still are, and they."""
     copy = copies.get(lost.key)
     if copy is not None and matches_key(lost.key, copy):
         return f"the backups in {copies.place}", copy
     what, _, run_id = lost.by.partition(" of run ")
-    run = rooms.book.run(run_id) if run_id else None
+    run = book.run(run_id) if run_id else None
     if run is None or not is_content_key(lost.key):
         return "", None
     try:
-        content = packet_text(rooms, run) if what == "packet" else _stored_answer(rooms.replies, what, run_id)
+        content = packet_text(run) if what == "packet" else _stored_answer(replies, what, run_id)
     except TapebookError:
         # What it was made of is lost as well.
         return "", None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 
@@ -54,7 +55,9 @@ def verify_home(
 ) -> list[Finding]:
     """Every contradiction in a home; an empty list when it is whole."""
     progress("the files of the databases")
-    found = [*_files_findings(rooms)]
+    found = book_file_findings(rooms.config, rooms.book_db)
+    found += _file_findings(rooms.config.store.tape, rooms.tape_db, rooms.tape_packages)
+    found += _index_findings(rooms.home)
     if any(each.problem.startswith(("the table", "the index")) for each in found):
         # Nothing can be asked of a database whose tables are others.
         return found
@@ -88,16 +91,14 @@ def book_file_findings(config: Config, book_db: Database) -> list[Finding]:
 
 
 def _file_findings(name: str, db: Database, packages: tuple[str, ...]) -> Iterator[Finding]:
+    """What a database's own check says of its file, and whether its tables are those of the migrations."""
     file = "the database" if "://" in name else name
     yield from (Finding(file, each, _RESTORE.format(file)) for each in db.integrity_problems())
     yield from _findings_or_unreadable(file, partial(_schema_findings, db, file, packages))
 
 
-def _files_findings(rooms: Rooms) -> Iterator[Finding]:
-    """What the databases' own checks say of their files, and whether their tables are those of the migrations."""
-    yield from _file_findings(rooms.config.store.book, rooms.book_db, BOOK_PACKAGES)
-    yield from _file_findings(rooms.config.store.tape, rooms.tape_db, rooms.tape_packages)
-    for place in sorted(rooms.home.glob("recall*.db")):
+def _index_findings(home: Path) -> Iterator[Finding]:
+    for place in sorted(home.glob("recall*.db")):
         try:
             with closing(connect(str(place), create=False)) as index:
                 problems = index.integrity_problems()
