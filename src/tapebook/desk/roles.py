@@ -92,12 +92,8 @@ def run_role(
     A database that is away is waited for; DatabaseAway when it still is at the end of the time.
     """
     end = None if seconds is None else elapsed_seconds() + seconds
-    wait, away, anchors, uploads = (
-        DatabaseWait(),
-        None,
-        AnchorTimer(rooms),
-        SpoolUploads(rooms.archive, rooms.config, rooms.home),
-    )
+    wait, away, anchors = DatabaseWait(), None, AnchorTimer(rooms)
+    uploads = SpoolUploads(rooms.archive, rooms.config, rooms.home)
     role, words, unanchored, clock = None, "nothing was done", None, _ClockWatch(rooms.clock)
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):

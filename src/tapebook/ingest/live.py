@@ -61,11 +61,8 @@ async def ingest_live(
     unlisted: tuple[str, ...] = ()
     recorder = _recorder(rooms.archive, rooms.config, rooms.tape_db)
     listening = _LiveIngest(rooms, recorder, url=url)
-    anchors, mover, uploads = (
-        AnchorTimer(rooms),
-        RowMover(rooms.clock, rooms.home),
-        SpoolUploads(rooms.archive, rooms.config, rooms.home),
-    )
+    anchors, mover = AnchorTimer(rooms), RowMover(rooms.clock, rooms.home)
+    uploads = SpoolUploads(rooms.archive, rooms.config, rooms.home)
     end = None if seconds is None else elapsed_seconds() + seconds
     wait, newest = DatabaseWait(), IngestProgress(rooms.clock.now(), {}, 0, None)
     try:

@@ -86,7 +86,7 @@ def write_log_documents(rooms: Rooms) -> int:
 
 
 class _LogDocuments:
-    """The documents that the log becomes: their versions and how far it was read, each append at one moment."""
+    """The documents that the log becomes: what is stored of them, and up to where it was read."""
 
     def __init__(self, documents: Documents, archive: SpooledArchive, clock: Clock) -> None:
         self.stored, self.archive, self.clock = documents, archive, clock
