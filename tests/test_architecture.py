@@ -57,6 +57,14 @@ KEEPS_TRADING = {
     "plug.py",
 }
 
+# Whoever takes a whole home in these reads more than so many parts of it. What hands a home on to a place that is not
+# covered is not judged.
+TAKE_WHAT_THEY_READ = {
+    "tick",
+}
+FEW_PARTS = 3
+NOT_COVERED = {"tick/memory.py", "tick/trust.py"}
+
 # A token must not come from a seed.
 MAKES_SECRETS = {"api/access.py"}
 
@@ -220,7 +228,7 @@ def environment_is_read_in_settings(sources: list[Source]) -> list[str]:
 
 def randomness_stays_in_world(sources: list[Source]) -> list[str]:
     """Only world/ throws dice, and it does so from a seed; secrets are for tokens (MAKES_SECRETS)."""
-    others = [each for each in sources if each.path.relative_to(each.root).as_posix() not in MAKES_SECRETS]
+    others = [each for each in sources if _path_of(each) not in MAKES_SECRETS]
     return _uses(others, RANDOMNESS, "world")
 
 
@@ -246,7 +254,7 @@ def broad_handlers_stay_at_the_edge(sources: list[Source]) -> list[str]:
         source.at(node.lineno, "catches everything: name the errors this code can answer")
         for source in sources
         if source.room != "surfaces"
-        if source.path.relative_to(source.root).as_posix() not in KEEPS_TRADING
+        if _path_of(source) not in KEEPS_TRADING
         for node in package_source.nodes(source.text)
         if isinstance(node, ast.Call | ast.ExceptHandler) and _catches_everything(node)
     ]
@@ -288,7 +296,7 @@ def sources_are_loaded_by_name(sources: list[Source]) -> list[str]:
         source.at(line, f"{name}: load it by its name in the settings")
         for source in sources
         if source.room != "sources"
-        if source.path.relative_to(source.root).as_posix() not in SPEAKS_ITS_WIRE_FORMAT
+        if _path_of(source) not in SPEAKS_ITS_WIRE_FORMAT
         for line, name in source.imports
         if re.match(r"tapebook\.sources\.(?!load_sources\b)", name)
     ]
@@ -311,6 +319,91 @@ def rooms_say_what_they_do(sources: list[Source]) -> list[str]:
     return findings
 
 
+@dataclass
+class Taker:
+    """A function or constructor that takes a whole home: the parts it reads, and to whom it hands all of them."""
+
+    name: str
+    place: str
+    parts: set[str]
+    given_to: set[str]
+
+
+def functions_take_what_they_read(sources: list[Source]) -> list[str]:
+    """Who reads at most three parts of `Rooms`, itself and in what it calls, takes these parts."""
+    covered = [each for each in sources if each.room in TAKE_WHAT_THEY_READ and _path_of(each) not in NOT_COVERED]
+    takers = {taker.name: taker for source in covered for taker in _takers(source)}
+    edges = {name: taker.given_to for name, taker in takers.items()}
+    findings = []
+    for taker in takers.values():
+        reached = {taker.name} | _reachable(taker.name, edges)
+        # Whoever is not known here may read anything.
+        if reached <= takers.keys():
+            parts = set[str]().union(*(takers[name].parts for name in reached))
+            if len(parts) <= FEW_PARTS:
+                findings.append(f"{taker.place} takes Rooms for {', '.join(sorted(parts)) or 'nothing'}")
+    return findings
+
+
+def _path_of(source: Source) -> str:
+    return source.path.relative_to(source.root).as_posix()
+
+
+def _takers(source: Source) -> Iterator[Taker]:
+    """The functions and constructors of a file that have a parameter of the type `Rooms`."""
+    nodes, known = package_source.nodes(source.text), dict[str, str]()
+    module = ".".join(("tapebook", *Path(_path_of(source)).with_suffix("").parts))
+    for node in nodes:
+        list(_imported(node, "tapebook", known))
+    named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    known |= {node.name: f"{module}.{node.name}" for node in ast.iter_child_nodes(nodes[0]) if isinstance(node, named)}
+    owners = {child: node for node in nodes if isinstance(node, ast.ClassDef) for child in node.body}
+    for node in nodes:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for argument in (*node.args.args, *node.args.kwonlyargs):
+            if argument.annotation is not None and ast.unparse(argument.annotation) in ("Rooms", "'Rooms'"):
+                owner = owners.get(node)
+                names = known | ({"self": f"{module}.{owner.name}"} if owner else {})
+                is_constructor = owner is not None and node.name == "__init__"
+                within = (module, *([owner.name] if owner else []), *([] if is_constructor else [node.name]))
+                used = _uses_of_rooms(node, owner, argument.arg, names)
+                yield Taker(".".join(within), source.at(node.lineno, within[-1]), *used)
+
+
+def _uses_of_rooms(
+    place: ast.AST, owner: ast.ClassDef | None, name: str, known: dict[str, str]
+) -> tuple[set[str], set[str]]:
+    """The parts that are read of what is called `name`, and who is given all of it; "?" for what cannot be told."""
+    parts, given_to = set[str](), set[str]()
+    nodes = list(ast.walk(place))
+    left = {node for node in nodes if _written(node) == name and isinstance(getattr(node, "ctx", None), ast.Load)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.value in left:
+            parts.add(node.attr)
+            left.remove(node.value)
+        elif isinstance(node, ast.Call):
+            given = left.intersection((*node.args, *(each.value for each in node.keywords)))
+            # `partial` hands on its arguments, and so does an optional read, behind a name and a default.
+            handed = {"partial": 0, "read": 2, "read_or_default": 2}.get(_written(node.func).rpartition(".")[2])
+            called = node.func if not given or handed is None else node.args[handed]
+            given_to |= {_dotted(called, known) or "?" for _ in given}
+            left -= given
+        elif isinstance(node, ast.Assign) and node.value in left and (kept := _written(node.targets[0])).count("."):
+            # A constructor that keeps it: what the methods of its class read, it reads.
+            left.remove(node.value)
+            in_methods = _uses_of_rooms(owner or place, None, kept, known)
+            parts, given_to = parts | in_methods[0], given_to | in_methods[1]
+    return parts, given_to | ({"?"} if left else set())
+
+
+def _written(node: ast.AST) -> str:
+    """A name, or an attribute of a name, as it is written; empty for what is neither."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 Rule = Callable[[list[Source]], list[str]]
 
 RULES: list[Rule] = [
@@ -324,9 +417,19 @@ RULES: list[Rule] = [
     sql_stays_in_sql_files,
     sources_are_loaded_by_name,
     rooms_say_what_they_do,
+    functions_take_what_they_read,
 ]
 
 ROOM_DOC = '"""A room.\n\ntakes:  a\ngives:  b\nnever:  c\n"""\n'
+
+READS_FEW = "def g(n, home: Rooms): return home.book, home.clock, home.book"
+KEEPS_HOME = """
+class C:
+    def __init__(self, rooms: Rooms):
+        self._rooms = rooms
+    def x(self):
+        return self._rooms.log
+"""
 
 # Each line: the rule, then a tree (file: text) that breaks it.
 BREAKS: list[tuple[Rule, dict[str, str]]] = [
@@ -391,6 +494,19 @@ BREAKS: list[tuple[Rule, dict[str, str]]] = [
     (rooms_say_what_they_do, {"tape/__init__.py": '"""A room.\n\ntakes: a\ngives: b\n"""'}),
     (rooms_say_what_they_do, {"tape/__init__.py": ""}),
     (rooms_say_what_they_do, {"tape/store.py": ""}),
+    (functions_take_what_they_read, {"tick/a.py": "def f(rooms: Rooms): return rooms.book.head()"}),
+    (functions_take_what_they_read, {"tick/a.py": "def f(a, *, all: 'Rooms'): return all.book, all.tape, all.log"}),
+    (functions_take_what_they_read, {"tick/a.py": f"def f(rooms: Rooms): g(1, rooms)\n{READS_FEW}"}),
+    (functions_take_what_they_read, {"tick/a.py": f"def f(rooms: Rooms): return partial(g, rooms)\n{READS_FEW}"}),
+    (functions_take_what_they_read, {"tick/a.py": f"def f(rooms: Rooms): return read('n', 0, g, rooms)\n{READS_FEW}"}),
+    (
+        functions_take_what_they_read,
+        {
+            "tick/a.py": "from tapebook.tick.b import C\ndef f(rooms: Rooms): return C(rooms).x()",
+            "tick/b.py": KEEPS_HOME,
+        },
+    ),
+    (functions_take_what_they_read, {"tick/a.py": "class A:\n    def f(self, rooms: Rooms): return rooms.book"}),
 ]
 
 # And trees that come close but keep it.
@@ -417,6 +533,17 @@ KEEPS: list[tuple[Rule, dict[str, str]]] = [
     (broad_handlers_stay_at_the_edge, {"tape/a.py": "try:\n    f()\nexcept ValueError:\n    pass"}),
     (sql_stays_in_sql_files, {"db/a.py": "x = 'SELECT 1'", "tape/a.py": "x = 'Select one'\ny = 'UPDATE'"}),
     (rooms_say_what_they_do, {"tape/__init__.py": ROOM_DOC, "surfaces/__init__.py": ""}),
+    (functions_take_what_they_read, {"tick/a.py": "def f(book: Book): return book", "world/a.py": READS_FEW}),
+    (functions_take_what_they_read, {"tick/a.py": "def f(r: Rooms): return r.book, r.tape, r.log, r.clock"}),
+    (
+        functions_take_what_they_read,
+        {"tick/a.py": "def f(rooms: Rooms): return rooms.tape, rooms.log, g(rooms)\nfrom tapebook.world.a import g"},
+    ),
+    (functions_take_what_they_read, {"tick/a.py": "def f(rooms: Rooms):\n    with closing(rooms): return rooms.book"}),
+    (
+        functions_take_what_they_read,
+        {"tick/a.py": KEEPS_HOME.replace("self._rooms.log", "g(self._rooms)") + "\nfrom tapebook.world.a import g"},
+    ),
 ]
 
 
