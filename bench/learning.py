@@ -74,7 +74,7 @@ def _rooms() -> Iterator[tuple[Rooms, Deployment]]:
         make_home(home)
         rooms = Rooms(home, clock=VirtualClock(T0), past=PastTerms(watermark=None))
         rooms.book.save_agent(AgentProfile("a", SYMBOLS, engine="ensemble", members=MEMBERS), at=T0)
-        agent = deploy_agent(rooms, "a")
+        agent = deploy_agent(rooms.book, rooms.clock, "a")
         with rooms.log.one_transaction():
             yield rooms, agent
         rooms.close()

@@ -71,7 +71,7 @@ def _live(home: Path) -> Bytes:
     for number in range(2 * LIVE):
         at = START + DAY + number * 5 * MINUTE
         clock.advance(at + 2_500)
-        tick(rooms, Slot(deploy_agent(rooms, AGENT), "BTC", at, trigger="schedule"))
+        tick(rooms, Slot(deploy_agent(rooms.book, rooms.clock, AGENT), "BTC", at, trigger="schedule"))
         if (number + 1) % LIVE == 0:
             sizes.append(_book_bytes(home))
             told.append(_told(rooms))

@@ -76,7 +76,7 @@ def _fill(home: Path, trades: int) -> None:
     make_home(home)
     rooms = Rooms(home, clock=VirtualClock(NOON))
     rooms.book.save_agent(AgentProfile("a", _SYMBOLS, engine="hold"), at=NOON)
-    deployment = deploy_agent(rooms, "a")
+    deployment = deploy_agent(rooms.book, rooms.clock, "a")
     import_fills(rooms, _fills(home / "fills.csv"), deployment, dry_run=False)
     first = rooms.book.stream(deployment.id)
     events = list(rooms.log.events(first))

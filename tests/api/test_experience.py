@@ -37,7 +37,7 @@ def floor(tmp_path: Path) -> Iterator[Desk]:
         for name in AGENTS:
             found.hire(AgentProfile(name, ("BTC", "ETH"), engine="ensemble"))
         found.clock.advance(T0 + 40 * DAY)
-        taught(found, deploy_agent(found.rooms, "a"))
+        taught(found, deploy_agent(found.rooms.book, found.rooms.clock, "a"))
         yield found
 
 
@@ -129,7 +129,7 @@ def test_one_bad_file_and_nothing_is_imported(floor: Desk, tmp_path: Path) -> No
 
 def test_trades_that_ended_before_an_import_are_learned_from_all_the_same(floor: Desk, tmp_path: Path) -> None:
     home(floor).export("a", tmp_path / "out")
-    trade_once(floor, deploy_agent(floor.rooms, "b"))
+    trade_once(floor, deploy_agent(floor.rooms.book, floor.rooms.clock, "b"))
     home(floor).import_files("b", tmp_path / "out")
     found = floor.rooms.experience.outcomes("b.paper", seq=floor.rooms.book.head("b.paper"), most=999)
     assert len(found) == COUNT + 1
@@ -180,7 +180,7 @@ def trade_once(floor: Desk, agent: Deployment) -> None:
 
 def test_forget_by_source_and_its_undo_leave_old_packets_as_they_were(floor: Desk, tmp_path: Path) -> None:
     home(floor).export("a", tmp_path / "desk-1")
-    agent = deploy_agent(floor.rooms, "b")
+    agent = deploy_agent(floor.rooms.book, floor.rooms.clock, "b")
     home(floor).import_files("b", tmp_path / "desk-1")
     trade_once(floor, agent)
     floor.say(agent, reply("hold"))

@@ -106,7 +106,7 @@ class Stage:
         self.rooms, self.clock, self.plan = rooms, clock, plan
         self.rng = random.Random(seed)
         rooms.book.save_agent(plan.agent, at=plan.start)
-        self.deployment: Deployment = deploy_agent(rooms, plan.agent.name)
+        self.deployment: Deployment = deploy_agent(rooms.book, rooms.clock, plan.agent.name)
         self.leaves: dict[str, int] = {}
 
     def play(self, chunk: BacktestChunk) -> None:

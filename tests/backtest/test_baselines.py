@@ -94,7 +94,7 @@ def test_the_same_exposure_is_that_of_the_book(result: BacktestResult, played: P
     """The agent's own positions hour by hour, as a loop over its fills counts them."""
     home = BacktestHome(played.parent / "backtests" / result.id)
     with closing(Rooms(home.folder, clock=VirtualClock(END))) as rooms:
-        deployment = deploy_agent(rooms, result.agent)
+        deployment = deploy_agent(rooms.book, rooms.clock, result.agent)
         fills = book_range(rooms.book, rooms.book_db, deployment, after=0, until=result.total.head_seq).booked_fills()
     sums = dict.fromkeys(SYMBOLS, 0.0)
     for symbol in SYMBOLS:

@@ -81,7 +81,7 @@ def set_to(home: Path, line: str, other: str) -> None:
 
 def planned(home: Path, **wish: Any) -> BacktestPlan:
     with closing(Rooms(home, clock=SystemClock())) as rooms:
-        return plan_for(rooms, deploy_agent(rooms, "tester"), {"chunks": "none", **wish})
+        return plan_for(rooms, deploy_agent(rooms.book, rooms.clock, "tester"), {"chunks": "none", **wish})
 
 
 def a_bar(at: int, price: int) -> Candle:

@@ -17,7 +17,7 @@ from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import E8, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.log import verify_log
-from tapebook.tick.decide import PreparedDecision, Slot
+from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import BOOK_PACKAGES, Rooms
@@ -36,7 +36,7 @@ class Desk:
     def hire(self, profile: AgentProfile = BRIEF) -> Deployment:
         """Saves an agent and deploys it."""
         self.rooms.book.save_agent(profile, at=self.clock.now())
-        return deploy_agent(self.rooms, profile.name)
+        return deploy_agent(self.rooms.book, self.rooms.clock, profile.name)
 
     def quote(self, **prices: float) -> None:
         """What the market says now."""
@@ -52,7 +52,7 @@ class Desk:
     def say(self, deployment: Deployment, text: str, *, symbol: str = "BTC") -> DecisionRun:
         """A tick whose engine answers with this text."""
 
-        def ask(_rooms: Rooms, _opened: PreparedDecision) -> EngineAnswer:
+        def ask(_engine_of: EngineOfAgent, _opened: PreparedDecision) -> EngineAnswer:
             return EngineAnswer(text)
 
         return tick(self.rooms, Slot(deployment, symbol, self.clock.now()), ask=ask)

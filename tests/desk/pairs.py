@@ -34,5 +34,5 @@ def play(home: Path, agents: Sequence[AgentProfile], *, until: int = desk.START 
     with desk.opened(home) as (rooms, clock):
         for profile in agents:
             rooms.book.save_agent(profile, at=clock.now())
-        table = VirtualDesk(rooms, [deploy_agent(rooms, profile.name) for profile in agents], clock)
+        table = VirtualDesk(rooms, [deploy_agent(rooms.book, rooms.clock, profile.name) for profile in agents], clock)
         table.run_steps(desk.steps_after(rooms.tape.head()[1]), until=until, after_step=lambda: None)

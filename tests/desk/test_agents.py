@@ -141,7 +141,7 @@ def test_an_owner_has_agents_of_their_own(rooms: Rooms) -> None:
 def test_cash_is_fixed_once_the_account_has_begun(rooms: Rooms) -> None:
     add(rooms, "a", watch="BTC", cash=500)
     edit(rooms, "a", cash=600)
-    deploy_agent(rooms, "a")
+    deploy_agent(rooms.book, rooms.clock, "a")
     with pytest.raises(BadInput, match="a has begun with its cash already"):
         edit(rooms, "a", cash=700)
     assert edit(rooms, "a", cash=600, max_leverage=2).version == 3

@@ -96,7 +96,7 @@ def test_agent_of_longer_bars_waits_for_the_minute_before_its_slot_too(shop: Sho
 
 
 def test_tick_by_hand_decides_now_and_shows_the_bar_as_unfinished(shop: Shop) -> None:
-    run = tick(shop.rooms, Slot(deploy_agent(shop.rooms, "five"), "BTC", SLOT, trigger="manual"))
+    run = tick(shop.rooms, Slot(deploy_agent(shop.rooms.book, shop.rooms.clock, "five"), "BTC", SLOT, trigger="manual"))
     assert run.as_of == SLOT
     title, begun = bars(told(shop, "BTC"))
     assert "06:09 not final yet" in title and begun == ["06:00"]

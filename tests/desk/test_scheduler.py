@@ -70,12 +70,12 @@ def test_roster_knows_the_version_that_runs(home: Path) -> None:
         one.hire(FAST)
         roster = DeploymentDirectory(one.rooms.book, one.rooms.work, one.rooms.broker)
         assert roster.opened_deployment("fast.paper") is None
-        deploy_agent(one.rooms, "fast")
+        deploy_agent(one.rooms.book, one.rooms.clock, "fast")
         newer = msgspec.structs.replace(FAST, strategy="another")
         one.hire(newer)
         assert [(each.id, each.version) for each in roster.enabled_deployments()] == [("fast.paper", 2)]
         assert roster.opened_deployment("fast.paper") == Deployment("local", "fast.paper", FAST, 1)
-        deploy_agent(one.rooms, "fast")
+        deploy_agent(one.rooms.book, one.rooms.clock, "fast")
         assert roster.opened_deployment("fast.paper") == Deployment("local", "fast.paper", newer, 2)
 
 

@@ -158,7 +158,7 @@ def test_settings_of_today_do_not_change_what_was_found_yesterday(tmp_path: Path
         other.indexes.open_index = noted  # type: ignore[method-assign,assignment]
         shelf.floor.later(1_000)
         sync_documents(other)
-        assert documents_watermark(other) > run.watermarks.docs and asked[-1] == 9
+        assert documents_watermark(other.documents, other.indexes) > run.watermarks.docs and asked[-1] == 9
         assert replay_runs(other, [run.run_id]).different == [] and asked[-1] == SearchTerms().per_path
         other.close()
 
@@ -215,11 +215,11 @@ def test_what_is_not_indexed_yet_is_not_known_yet(tmp_path: Path, monkeypatch: p
         shelf.write("global/later.md", "BTC breakout later")
         with pytest.raises(KeyboardInterrupt):
             shelf.sync()
-        assert documents_watermark(shelf.rooms) == indexed < shelf.rooms.documents.head()
+        assert documents_watermark(shelf.rooms.documents, shelf.rooms.indexes) == indexed < shelf.rooms.documents.head()
         assert shelf.status().head < shelf.status().documents_head
         monkeypatch.undo()
         shelf.sync()
-        assert documents_watermark(shelf.rooms) == shelf.rooms.documents.log_head()
+        assert documents_watermark(shelf.rooms.documents, shelf.rooms.indexes) == shelf.rooms.documents.log_head()
 
 
 def test_a_worker_on_another_machine_builds_the_index_it_needs(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def deployments(rooms: Rooms, story: StoryName = "trends") -> list[Deployment]:
     """The desk's agents, deployed."""
     for profile in STORIES[story].agents:
         rooms.book.save_agent(profile, at=rooms.clock.now())
-    return [deploy_agent(rooms, profile.name) for profile in STORIES[story].agents]
+    return [deploy_agent(rooms.book, rooms.clock, profile.name) for profile in STORIES[story].agents]
 
 
 def trade(home: Path, *, until: int = END, story: StoryName = "trends", hands: Hands = "desk") -> None:

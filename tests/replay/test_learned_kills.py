@@ -54,7 +54,7 @@ def live_through(home: Path, *, since: int = 0) -> None:
     clock, bars = VirtualClock(BEGIN + since * HOUR), market()
     with closing(Rooms(home, clock=clock)) as rooms:
         rooms.book.save_agent(PROFILE, at=clock.now())
-        agent = deploy_agent(rooms, "a")
+        agent = deploy_agent(rooms.book, rooms.clock, "a")
         for hour in range(since, HOURS):
             now = BEGIN + (hour + 1) * HOUR
             clock.advance(max(clock.now(), now))

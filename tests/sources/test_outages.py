@@ -65,7 +65,7 @@ class Outage:
         faults = Faults(down=tuple((server, DOWN, UP) for server in self.servers))
         world = World(7, start=BORN, symbols=("BTC", "ETH"))
         async with SteppedFeed(self.rooms, clock, world, history_ms=HOUR, faults=faults) as feed:
-            desk = VirtualDesk(self.rooms, [deploy_agent(self.rooms, "watcher")], clock)
+            desk = VirtualDesk(self.rooms, [deploy_agent(self.rooms.book, self.rooms.clock, "watcher")], clock)
             await feed.play_step(START)
             # Long steps: a morning in steps of five seconds takes a minute, and shows the same.
             for at in range(START + 5 * SECOND, END + 1, 5 * MINUTE):

@@ -14,7 +14,7 @@ from tapebook.domain.order import Fill
 from tapebook.domain.units import E6, E8, HOUR, MINUTE, parse_instant
 from tapebook.home import make_home
 from tapebook.tape.view import View
-from tapebook.tick.quotes import account_activity
+from tapebook.tick.prepare import account_activity
 from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
 
@@ -30,7 +30,7 @@ class Night:
         self.clock = VirtualClock(MIDNIGHT - HOUR)
         self.rooms = Rooms(home, clock=self.clock)
         self.rooms.book.save_agent(AGENT, at=self.clock.now())
-        self.deployment: Deployment = deploy_agent(self.rooms, "a")
+        self.deployment: Deployment = deploy_agent(self.rooms.book, self.rooms.clock, "a")
         self.price(100)
         self.fill(2)
 

@@ -213,7 +213,7 @@ def test_causes_are_few_short_and_without_keys(tmp_path: Path, monkeypatch: pyte
             cause_of("book", OSError("cannot reach postgresql://me:password@host/db")),
             *(cause_of("lessons", KeyError(number)) for number in range(99)),
         ]
-        kept = safe_causes(floor.rooms, said)
+        kept = safe_causes(said, without_keys=floor.rooms.without_keys)
     assert len(kept) == MAX_CAUSES and max(map(len, kept)) == MAX_CAUSE_CHARS
     assert kept[0].startswith("lessons: ValueError: 401 for …!!!") and kept[1].endswith("postgresql://…@host/db")
     assert not [cause for cause in kept if "secret" in cause or "password" in cause]
@@ -475,7 +475,7 @@ def test_an_index_that_is_garbage_costs_the_citations(tmp_path: Path) -> None:
         floor = Desk(rooms, clock)
         agent = floor.hire(LEARNER)
         with pytest.raises(Damaged):
-            documents_watermark(rooms)
+            documents_watermark(rooms.documents, rooms.indexes)
         floor.later(MINUTE, BTC=100, ETH=100)
         run = floor.say(agent, reply("hold"))
         assert run.degraded == ("citations",) and run.watermarks.docs == 0

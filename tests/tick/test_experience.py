@@ -23,7 +23,7 @@ from tapebook.experience.records import ALL, records_from_scratch
 from tapebook.lab.replay import replay_runs
 from tapebook.tape.bars import classify_regime, regime_of
 from tapebook.tape.view import View
-from tapebook.tick.decide import PreparedDecision, Slot
+from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
 from tapebook.tick.learn import snapshots_due
 from tapebook.tick.memory import (
     _feature_vector_cache,
@@ -98,7 +98,7 @@ class Market:
     def _slot(self) -> Slot:
         return Slot(self._agent, "BTC", self._floor.clock.now())
 
-    def _ask(self, _rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+    def _ask(self, _engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
         return self._ensemble.decide(opened.packet())
 
     def _bars(self, drift: float) -> float:
@@ -228,7 +228,8 @@ def test_a_desk_sums_up_each_month_that_is_over_once(tmp_path: Path) -> None:
         assert taken == [[], [january], [january], [march, january], [april, march, january]]
         # A new process, another decision and another outcome change nothing of it.
         again = Rooms(floor.rooms.home, clock=floor.clock)
-        assert snapshots_due(again, agent, seq=again.book.head(agent.id)) == []
+        seq, now = again.book.head(agent.id), again.clock.now()
+        assert snapshots_due(again.book, again.experience, agent.id, seq=seq, now=now) == []
         again.close()
         market.round()
         market.look(0.0)

@@ -23,8 +23,7 @@ from tapebook.tape.bars import regime_of
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.decide import Slot
-from tapebook.tick.prepare import gather_situation, regime_at, watermarks_now
-from tapebook.tick.quotes import account_activity
+from tapebook.tick.prepare import account_activity, gather_situation, regime_at, watermarks_now
 from tapebook.tick.story import tick
 from tapebook.wiring import Rooms
 from tests.caches import forget

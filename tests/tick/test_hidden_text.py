@@ -10,10 +10,9 @@ from tapebook.domain.units import MINUTE
 from tapebook.lab.replay import replay_runs
 from tapebook.lessons import SLOTS, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_written
-from tapebook.tick.decide import PreparedDecision, Slot
+from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
 from tapebook.tick.memory import promote
 from tapebook.tick.story import tick
-from tapebook.wiring import Rooms
 from tests.desk.desks import Desk, desk, reply
 from tests.domain.unseen import selected, tagged, unseen_in
 
@@ -57,7 +56,7 @@ def packet_of_next_tick(floor: Desk, deployment: Deployment) -> Packet:
     """What the engine is given at a tick."""
     given: list[Packet] = []
 
-    def ask(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+    def ask(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
         given.append(opened.packet())
         return EngineAnswer(reply("hold", reason="seen"))
 

@@ -341,7 +341,7 @@ def test_a_sole_writer_in_one_transaction_writes_and_tells_the_same(tmp_path: Pa
         past = PastTerms(watermark=None) if single_writer else None
         rooms = Rooms(tmp_path / str(single_writer), clock=clock, past=past)
         rooms.book.save_agent(QUIET, at=START)
-        agent, seen = deploy_agent(rooms, QUIET.name), []
+        agent, seen = deploy_agent(rooms.book, rooms.clock, QUIET.name), []
         with rooms.log.one_transaction() if single_writer else nullcontext():
             for day in range(START // DAY, START // DAY + 12):
                 clock.advance(day * DAY + 20 * HOUR)

@@ -27,7 +27,7 @@ from tapebook.history.transfer import import_file
 from tapebook.home import make_home
 from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.view import GRACE_MS, View
-from tapebook.tick.decide import PreparedDecision, Slot, limits_now
+from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot, limits_now
 from tapebook.tick.execute import reconcile_account
 from tapebook.tick.story import ask_engine, deploy_agent, prepare_decision, tick
 from tapebook.wiring import Rooms, paper_terms
@@ -40,7 +40,7 @@ BAR = 5 * MINUTE
 HISTORY = 24 * HOUR
 RATE = 40_000_000
 TREND = AgentProfile("trader", ("BTC",), engine="trend", context=ContextProfile(bar_minutes=15, bar_count=48))
-Ask = Callable[[Rooms, PreparedDecision], EngineAnswer]
+Ask = Callable[[EngineOfAgent, PreparedDecision], EngineAnswer]
 
 
 def walk(hours: int, *, seed: int = 1, fall_at: int | None = None) -> list[Candle]:
@@ -98,7 +98,7 @@ def imported(folder: Path, bars: list[Candle]) -> Iterator[tuple[Rooms, VirtualC
 def lived(rooms: Rooms, clock: VirtualClock, profile: AgentProfile, *, hours: int, ask: Ask = ask_engine) -> Deployment:
     """The agent after a tick for every bar, two seconds after it ended, and a last look."""
     rooms.book.save_agent(profile, at=START)
-    agent = deploy_agent(rooms, profile.name)
+    agent = deploy_agent(rooms.book, rooms.clock, profile.name)
     for slot in range(START, START + hours * HOUR, BAR):
         clock.advance(slot + GRACE_MS)
         tick(rooms, Slot(agent, "BTC", slot, trigger="backtest"), ask=ask)
@@ -211,7 +211,7 @@ def test_liquidation_in_the_middle_of_a_bar(tmp_path: Path, margin: Any) -> None
     caps = RiskCaps(max_position_usd_e6=5_000 * E6, max_leverage=5, max_daily_loss_usd_e6=10_000 * E6)
     profile = msgspec.structs.replace(TREND, caps=caps, starting_cash_usd_e6=1_000 * E6, margin=margin)
 
-    def story(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+    def story(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
         texts = {
             0: reply("open", "long", 4_800, leverage=5),
             HOUR: reply("adjust", "long", 100, leverage=5, order_type="limit", limit_price=19_000.0),
@@ -232,7 +232,7 @@ def test_price_of_a_packet_is_as_old_as_its_bar(tmp_path: Path) -> None:
     bars = walk(1)
     with imported(tmp_path, bars) as (rooms, clock):
         rooms.book.save_agent(TREND, at=START)
-        agent = deploy_agent(rooms, TREND.name)
+        agent = deploy_agent(rooms.book, rooms.clock, TREND.name)
         clock.advance(START + GRACE_MS)
         slot = Slot(agent, "BTC", START, trigger="backtest")
         opened = prepare_decision(rooms, slot)

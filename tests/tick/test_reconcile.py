@@ -38,7 +38,7 @@ class Desk:
         self.rooms = Rooms(home, clock=self._clock)
         plain = AgentProfile("a", ("BTC", "ETH"), starting_cash_usd_e6=CASH)
         self.rooms.book.save_agent(msgspec.structs.replace(plain, **profile), at=NOON)
-        self.deployment: Deployment = deploy_agent(self.rooms, "a")
+        self.deployment: Deployment = deploy_agent(self.rooms.book, self.rooms.clock, "a")
 
     def learn(self, minutes: float, *facts: Observation) -> None:
         """Commits facts so many minutes after noon."""

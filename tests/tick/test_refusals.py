@@ -14,7 +14,7 @@ from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import E6, E8, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.lab.replay import replay_runs
-from tapebook.tick.decide import PreparedDecision, Slot
+from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import Rooms
@@ -34,13 +34,13 @@ class Desk:
         self.clock = VirtualClock(NOON)
         self.rooms = Rooms(home, clock=self.clock)
         self.rooms.book.save_agent(AGENT, at=NOON)
-        self.deployment: Deployment = deploy_agent(self.rooms, "a")
+        self.deployment: Deployment = deploy_agent(self.rooms.book, self.rooms.clock, "a")
 
     def decide(self, reply: str) -> tuple[DecisionRun, str]:
         """Answers at the next slot; returns the run as it ended and the text the agent was given."""
         told: list[str] = []
 
-        def answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+        def answer(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
             told.append(opened.packet().text)
             return EngineAnswer(reply)
 
@@ -92,7 +92,7 @@ def test_reply_that_cannot_be_read_is_refused_and_counted(desk: Desk) -> None:
 def test_refusal_at_the_send_gate_is_said_and_counted(desk: Desk) -> None:
     order = TOO_MUCH | {"leverage": 2}
 
-    def halts(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+    def halts(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
         return EngineAnswer(reply(order))
 
     desk.pass_time(0)

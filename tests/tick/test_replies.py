@@ -14,7 +14,8 @@ from tapebook.domain.packet import Packet
 from tapebook.domain.run import Usage, Vote
 from tapebook.domain.units import DAY, MINUTE
 from tapebook.lab.explain import explain_run
-from tapebook.tick.decide import PreparedDecision, Slot, store_answer, stored_answer
+from tapebook.tick import decide
+from tapebook.tick.decide import PreparedDecision, Slot, store_answer
 from tapebook.tick.story import conclude_decision, prepare_decision, tick
 from tests.db.places import sql
 from tests.desk.desks import BRIEF, Desk, desk, reply
@@ -54,6 +55,13 @@ def hire(floor: Desk, **caps: int) -> Deployment:
     return agent
 
 
+def stored_answer(floor: Desk, asked: PreparedDecision) -> EngineAnswer | None:
+    rooms = floor.rooms
+    return decide.stored_answer(
+        asked, engine_of=rooms.engine, replies=rooms.replies, archive=rooms.archive, now=rooms.clock.now()
+    )
+
+
 def opened(floor: Desk, agent: Deployment, **where: Any) -> PreparedDecision:
     found = prepare_decision(floor.rooms, Slot(agent, "BTC", floor.clock.now(), **where))
     assert isinstance(found, PreparedDecision)
@@ -63,12 +71,12 @@ def opened(floor: Desk, agent: Deployment, **where: Any) -> PreparedDecision:
 def test_answer_survives_a_kill_before_it_was_recorded(floor: Desk, model: Model) -> None:
     agent = hire(floor)
     first = opened(floor, agent)
-    assert stored_answer(floor.rooms, first) is None
+    assert stored_answer(floor, first) is None
     answer = model.decide(first.packet())
     store_answer(floor.rooms, first, answer)
     # Killed here. Whoever comes next asks the same question and gets the same answer, votes and cost included.
     again = opened(floor, agent)
-    assert stored_answer(floor.rooms, again) == answer
+    assert stored_answer(floor, again) == answer
     run = tick(floor.rooms, again.slot)
     assert (model.calls, run.usage, run.votes) == (1, answer.usage, (VOTE,))
     assert floor.is_whole()
@@ -83,7 +91,7 @@ def test_same_question_of_another_run_is_not_paid_again(floor: Desk, model: Mode
     store_answer(floor.rooms, first, answer)
     conclude_decision(floor.rooms, first, answer)
     beside = PreparedDecision(Slot(agent, "BTC", floor.clock.now(), branch="b"), "b", first.situation)
-    kept = stored_answer(floor.rooms, beside)
+    kept = stored_answer(floor, beside)
     assert kept is not None and kept.usage == Usage("model-1", 0, 0, 0, 0) and kept.reply == model.text
     assert floor.rooms.replies.spent_usd_e6(agent.id, since=0) == 800_000
 
@@ -100,18 +108,18 @@ def test_another_question_has_another_answer(floor: Desk, model: Model, change: 
         first = opened(floor, agent)
     else:
         floor.rooms.replies = StoredReplies(floor.rooms.book_db, owner="somebody else")  # type: ignore[misc]
-    assert stored_answer(floor.rooms, first) is None
+    assert stored_answer(floor, first) is None
 
 
 def test_pure_engines_and_problems_are_not_kept(floor: Desk, model: Model) -> None:
     agent = hire(floor)
     first = opened(floor, agent)
     store_answer(floor.rooms, first, EngineAnswer("", problem="timeout"))
-    assert stored_answer(floor.rooms, first) is None
+    assert stored_answer(floor, first) is None
     model.identity = ""
     store_answer(floor.rooms, first, EngineAnswer(reply("hold")))
     model.identity = "model-1 temperature=0"
-    assert stored_answer(floor.rooms, first) is None
+    assert stored_answer(floor, first) is None
 
 
 def test_first_answer_stays(floor: Desk, model: Model) -> None:
@@ -119,14 +127,14 @@ def test_first_answer_stays(floor: Desk, model: Model) -> None:
     first = opened(floor, agent)
     for text in ("one", "two"):
         store_answer(floor.rooms, first, EngineAnswer(text))
-    assert stored_answer(floor.rooms, first) == EngineAnswer("one")
+    assert stored_answer(floor, first) == EngineAnswer("one")
 
 
 def test_reply_that_is_no_text_is_kept(floor: Desk, model: Model) -> None:
     agent = hire(floor)
     first = opened(floor, agent)
     store_answer(floor.rooms, first, EngineAnswer("\ud800\x00"))
-    assert stored_answer(floor.rooms, first) == EngineAnswer("\\ud800\x00")
+    assert stored_answer(floor, first) == EngineAnswer("\\ud800\x00")
 
 
 def test_day_has_a_limit(floor: Desk, model: Model) -> None:
@@ -151,12 +159,12 @@ def test_answers_not_yet_recorded_count(floor: Desk, model: Model) -> None:
     store_answer(floor.rooms, first, model.decide(first.packet()))
     floor.later(MINUTE, BTC=100)
     other = opened(floor, agent)
-    said = stored_answer(floor.rooms, other)
+    said = stored_answer(floor, other)
     assert said is not None and said.problem is not None and said.problem.startswith("R11_MODEL_SPEND")
     # The answer that was paid for is used all the same.
-    assert stored_answer(floor.rooms, first) is not None
+    assert stored_answer(floor, first) is not None
     another = floor.hire(msgspec.structs.replace(BRIEF, name="b", caps=RiskCaps(max_model_usd_e6_per_day=400_000)))
-    assert stored_answer(floor.rooms, opened(floor, another)) is None
+    assert stored_answer(floor, opened(floor, another)) is None
 
 
 def test_reasoning_is_in_the_archive_with_its_key_on_the_run(

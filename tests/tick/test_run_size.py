@@ -51,7 +51,7 @@ def decide(rooms: Rooms, numbers: range) -> list[DecisionRun]:
         clock = rooms.clock
         assert isinstance(clock, VirtualClock)
         clock.advance(at + 2_500)
-        runs.append(tick(rooms, Slot(deploy_agent(rooms, AGENT), "BTC", at, trigger="schedule")))
+        runs.append(tick(rooms, Slot(deploy_agent(rooms.book, rooms.clock, AGENT), "BTC", at, trigger="schedule")))
     return runs
 
 

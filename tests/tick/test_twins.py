@@ -18,10 +18,9 @@ from tapebook.domain.units import HOUR
 from tapebook.experience.memories import TwinMemory, twin_differences
 from tapebook.experience.twins import TwinsBySymbol
 from tapebook.lab.replay import replay_runs
-from tapebook.tick.decide import PreparedDecision, Slot
+from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
 from tapebook.tick.story import tick
 from tapebook.tick.trust import runs_of
-from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.desk.desks import Desk, desk, reply
 
@@ -51,7 +50,7 @@ class Says:
 ENSEMBLE = EnsembleEngine([("bull", Says("long")), ("bear", Says("short"))])
 
 
-def ask(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+def ask(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
     """What the two come to."""
     return ENSEMBLE.decide(opened.packet())
 
@@ -70,7 +69,7 @@ class Alternates:
 RESTLESS = EnsembleEngine([("bull", Says("long")), ("bear", Says("short")), ("coin", Alternates())])
 
 
-def ask_restless(_rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+def ask_restless(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
     """What the two come to with a third that changes its mind all the time."""
     return RESTLESS.decide(opened.packet())
 

@@ -202,7 +202,9 @@ class Bots(HomePart):
         with self._home.write() as rooms:
             scheduled, deployment = self._home.moment(at), _bot(rooms.book, agent, symbol)
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
-                opened = prepare_decision(rooms, Slot(deploy_agent(rooms, agent), symbol, scheduled, trigger="manual"))
+                opened = prepare_decision(
+                    rooms, Slot(deploy_agent(rooms.book, rooms.clock, agent), symbol, scheduled, trigger="manual")
+                )
             made = run_record_view(rooms.book, opened) if isinstance(opened, DecisionRun) else None
         yield BotDecision(self, None if isinstance(opened, DecisionRun) else opened, made)
 
@@ -230,7 +232,12 @@ class Bots(HomePart):
             if offer.known.as_of > self._home.moment(None) or offer.scheduled_for > offer.known.as_of:
                 raise BadInput("the ticket is of a moment that has not come: ask for the packet again")
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
-                slot = Slot(deploy_agent(rooms, offer.agent), offer.symbol, offer.scheduled_for, trigger="manual")
+                slot = Slot(
+                    deploy_agent(rooms.book, rooms.clock, offer.agent),
+                    offer.symbol,
+                    offer.scheduled_for,
+                    trigger="manual",
+                )
                 opened = prepare_decision(rooms, slot, known=offer.known)
             if isinstance(opened, DecisionRun):
                 return run_record_view(rooms.book, opened)
@@ -341,7 +348,7 @@ def _writing(rooms: Rooms, agent: str) -> Iterator[Deployment]:
     """A bot's deployment, opened, whose stream nobody else writes meanwhile."""
     found = _bot(rooms.book, agent)
     with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(found.id)):
-        yield deploy_agent(rooms, agent)
+        yield deploy_agent(rooms.book, rooms.clock, agent)
 
 
 def packet_text_for_bots(packet: Packet) -> str:

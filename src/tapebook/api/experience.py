@@ -291,7 +291,7 @@ class HomeExperience(HomePart):
             _check_contents(contents, Path(folder), now=self._home.moment(None))
             stream = rooms.book.stream(rooms.book.find_agent(agent).id)
             with shared_lock(rooms.home), rooms.leases.holding(stream):
-                deployment = deploy_agent(rooms, agent)
+                deployment = deploy_agent(rooms.book, rooms.clock, agent)
                 with rooms.log.one_transaction():
                     return _learn_contents(rooms, deployment, contents, folder=str(folder), source=name)
 

@@ -181,7 +181,7 @@ class HomeLayers(LayerConnection):
             with self._writing(scope):
                 if agent:
                     # A stream begins with its deployment.
-                    deploy_agent(self._rooms, agent)
+                    deploy_agent(self._rooms.book, self._rooms.clock, agent)
                 ContextStore(self, scope=scope).set_context(layer_named(layer), timeframe, key, value)
 
     def append(self, scope: str, drafts: Sequence[Draft], *, expected_seq: int) -> None:

@@ -211,7 +211,7 @@ class MarketHistory(HomePart):
             if dry_run:
                 return import_fills(rooms, Path(path), deployment, dry_run=True, **options)
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
-                return import_fills(rooms, Path(path), deploy_agent(rooms, agent), **options)
+                return import_fills(rooms, Path(path), deploy_agent(rooms.book, rooms.clock, agent), **options)
 
     def export_candles(self, path: str | Path, **options: Any) -> "ExportReport":
         """Writes bars of the tape to a file; options as in `history.transfer.export_candles`."""

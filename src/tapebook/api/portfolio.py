@@ -26,7 +26,8 @@ from tapebook.errors import BadInput
 from tapebook.lab.explain import known_order_view
 from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, View
-from tapebook.tick.quotes import account_activity, position_marks
+from tapebook.tick.prepare import account_activity
+from tapebook.tick.quotes import position_marks
 from tapebook.wiring import Rooms
 
 # Incidents and working orders that a status names; the lists have all of them.

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -78,10 +79,11 @@ class Runs(HomePart):
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
                 self._home.catch_up()
                 moment = rooms.clock.now() if at is None else self._home.moment(at)
-                slot = Slot(deploy_agent(rooms, agent), symbol, moment, trigger="manual")
-                run = tick(rooms, slot, ask=ask_with_heartbeat)
+                slot = Slot(deploy_agent(rooms.book, rooms.clock, agent), symbol, moment, trigger="manual")
+                ask = partial(ask_with_heartbeat, rooms.leases)
+                run = tick(rooms, slot, ask=ask)
                 if slot.deployment.agent.shadow is not None:
-                    shadow_tick(rooms, slot, run, ask=ask_with_heartbeat)
+                    shadow_tick(rooms, slot, run, ask=ask)
             if rooms.book.working_orders(deployment.id) and self._home.play_market_on([deployment.id]):
                 return rooms.book.run(run.run_id) or run
             return run
@@ -148,7 +150,7 @@ class Runs(HomePart):
 
 def _watermarks_at(rooms: Rooms, deployment: Deployment, moment: int) -> Watermarks:
     """How far each store could be read at a past moment."""
-    docs = min(documents_watermark(rooms), rooms.documents.seq_as_of(moment))
+    docs = min(documents_watermark(rooms.documents, rooms.indexes), rooms.documents.seq_as_of(moment))
     seq, curated = rooms.book.seq_as_of(deployment.id, moment), curated_until(rooms, as_of=moment)
     return Watermarks(rooms.tape.head()[0], seq, docs=docs, curated=curated)
 

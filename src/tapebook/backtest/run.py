@@ -253,7 +253,7 @@ class BacktestRun:
 def deploy_plan(rooms: Rooms, plan: BacktestPlan) -> Deployment:
     """The agent of a plan as a deployment of the backtest's own book."""
     rooms.book.save_agent(plan.agent, at=plan.start)
-    return deploy_agent(rooms, plan.agent.name)
+    return deploy_agent(rooms.book, rooms.clock, plan.agent.name)
 
 
 def seq_at(book: Book, log: Log, plan: BacktestPlan, moment: int) -> int:

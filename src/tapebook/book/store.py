@@ -121,6 +121,7 @@ class Book(BookRecords):
 
     def __init__(self, log: Log, db: Database, *, owner: str, leases: Leases | None = None) -> None:
         super().__init__(log, db, owner=owner)
+        self.takes_back_appends = log.takes_back_appends
         self._leases = leases
         self._streams = _Streams(owner)
         # What a tick asks over and over; marks and decisions that place nothing change none of it.

@@ -186,7 +186,7 @@ def _live_through_past(
     clock = VirtualClock(since)
     rooms = open_backtest(home, clock=clock, terms=PastTerms(without_packets))
     try:
-        desk = PastDesk(rooms, [deploy_agent(rooms, name) for name in agents], clock)
+        desk = PastDesk(rooms, [deploy_agent(rooms.book, rooms.clock, name) for name in agents], clock)
         rows = rooms.tape.rows_written()
 
         def report(at: int) -> None:

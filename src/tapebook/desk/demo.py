@@ -117,7 +117,7 @@ class VirtualDesk:
 
     def _decide(self) -> None:
         look = MarketCut(self._clock.now(), self._rooms.tape.head()[0], self._shelf)
-        slots = slots_of_pairs(self._rooms, self._due(look.as_of))
+        slots = slots_of_pairs(self._rooms.book, self._due(look.as_of))
         for slot in ready_slots(self._rooms.tape, slots, limit=self._limit, now=look.as_of):
             shadow_tick(self._rooms, slot, tick(self._rooms, slot, look=look))
             self._done[slot.deployment.id, slot.symbol] = slot.scheduled_for
@@ -380,7 +380,9 @@ def _demo_deployments(rooms: Rooms) -> list[Deployment]:
             rooms.book.save_agent(profile, at=rooms.clock.now())
     enabled = [profile.name for _, profile in rooms.book.agents() if profile.enabled]
     own = [profile.name for profile in DEMO_AGENTS if profile.name in enabled]
-    return [deploy_agent(rooms, name) for name in (*own, *(name for name in enabled if name not in own))]
+    return [
+        deploy_agent(rooms.book, rooms.clock, name) for name in (*own, *(name for name in enabled if name not in own))
+    ]
 
 
 def _demo_progress(book: Book, desk: VirtualDesk, clock: VirtualClock, until: int, *, tape: Tape) -> DemoProgress:

@@ -128,10 +128,11 @@ def _accounts(rooms: Rooms) -> list[Check]:
     for name, _ in rooms.book.deployments():
         deployment = None if is_dry_run(name) else directory.opened_deployment(name)
         # Without an exchange account, what a broker says is computed from the book: they cannot differ.
-        if deployment is None or rooms.broker(deployment.agent.broker).account is None:
+        broker = None if deployment is None else rooms.broker(deployment.agent.broker)
+        if deployment is None or broker is None or broker.account is None:
             continue
         try:
-            texts = account_differences(rooms, deployment)
+            texts = account_differences(rooms.book, rooms.tape, deployment, broker=broker, now=rooms.clock.now())
         except (BrokerAway, UnknownName) as error:
             texts = [str(error)]
         found += [Check("accounts", False, f"{name}: {text}") for text in texts]

@@ -94,7 +94,7 @@ class Scheduler:
     def turn(self) -> bool:
         """Lists what has become due; True when there was something."""
         now = self._rooms.clock.now()
-        begun = slots_of_pairs(self._rooms, due_pairs(self._roster.enabled_deployments(), self._listed, now=now))
+        begun = slots_of_pairs(self._rooms.book, due_pairs(self._roster.enabled_deployments(), self._listed, now=now))
         slots = ready_slots(self._rooms.tape, begun, limit=self._limit, now=now)
         late = [_item_of_slot(passed) for slot in slots for passed in self._missed_slots(slot)]
         # Oldest first: one that is killed here is found where it stopped.

@@ -284,7 +284,8 @@ class Worker:
         if not items or self._moved_away(name, items):
             return
         try:
-            deployment, now = deploy_agent(self._rooms, agent_name_of(name)), self._rooms.clock.now()
+            deployment = deploy_agent(self._rooms.book, self._rooms.clock, agent_name_of(name))
+            now = self._rooms.clock.now()
         except UnknownName:
             if self._rooms.book.removed_at(agent_name_of(name)) is None:
                 raise
@@ -396,7 +397,13 @@ class Worker:
         return earlier if log.head(task.lease.stream, lease=task.lease).known_at <= earlier.as_of else newest
 
     def _ask(self, flight: PendingAnswer) -> None:
-        answer = stored_answer(self._rooms, flight.opened)
+        answer = stored_answer(
+            flight.opened,
+            engine_of=self._rooms.engine,
+            replies=self._rooms.replies,
+            archive=self._rooms.archive,
+            now=self._rooms.clock.now(),
+        )
         if answer is not None:
             self._arrive(flight, answer)
             return

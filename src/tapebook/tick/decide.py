@@ -23,7 +23,8 @@ from typing import Literal
 
 import msgspec
 
-from tapebook.book.decision_queue import StoredReply
+from tapebook.archive import SpooledArchive
+from tapebook.book.decision_queue import StoredReplies, StoredReply
 from tapebook.book.events import (
     OrderDryRun,
     OrderIntended,
@@ -36,8 +37,10 @@ from tapebook.book.events import (
 )
 from tapebook.book.materializer import day_start
 from tapebook.book.store import Book
+from tapebook.broker import Broker
 from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.decision import (
+    Engine,
     EngineAnswer,
     Limits,
     Move,
@@ -59,11 +62,19 @@ from tapebook.domain.text import short_line
 from tapebook.domain.units import DAY, E6, decimal_text, floor_to_step, iso_text, notional_usd_e6, short_price
 from tapebook.errors import Fix
 from tapebook.log import Draft
+from tapebook.settings.config import Config
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import moment_drafts
-from tapebook.tick.prepare import OptionalReads, log_causes, safe_causes, watermarks_now
-from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.tick.prepare import (
+    OptionalReads,
+    account_activity,
+    cause_of,
+    log_causes,
+    safe_causes,
+    watermarks_now,
+)
+from tapebook.tick.quotes import TapeQuotes, position_marks
 from tapebook.tick.trust import slot_mark
 from tapebook.wiring import Rooms
 
@@ -89,13 +100,13 @@ class Slot(msgspec.Struct, frozen=True):
         )
 
 
-def slots_of_pairs(rooms: Rooms, pairs: Iterable[tuple[Deployment, str, int]]) -> list[Slot]:
+def slots_of_pairs(book: Book, pairs: Iterable[tuple[Deployment, str, int]]) -> list[Slot]:
     """The slots of pairs that are due."""
     turns: dict[str, int] = {}
     slots = []
     for deployment, symbol, scheduled_for in pairs:
         if deployment.id not in turns:
-            turns[deployment.id] = rooms.book.set_back_count(deployment.id)
+            turns[deployment.id] = book.set_back_count(deployment.id)
         slots.append(Slot(deployment, symbol, scheduled_for, turn=turns[deployment.id]))
     return slots
 
@@ -129,26 +140,33 @@ class PreparedDecision(msgspec.Struct, eq=False):
         return self.written
 
 
-def stored_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None:
+EngineOfAgent = Callable[[AgentProfile], Engine]
+"""Gives the engine of an agent, or raises Fix where it cannot be made."""
+
+
+def stored_answer(
+    opened: PreparedDecision, *, engine_of: EngineOfAgent, replies: StoredReplies, archive: SpooledArchive, now: int
+) -> EngineAnswer | None:
     """The answer to give without asking: the one this packet got before, or that the day's money is spent."""
-    key = answer_key(rooms, opened)
+    key = answer_key(opened, engine_of)
     if key is None:
         return None
-    kept = rooms.replies.stored_reply(key)
+    kept = replies.stored_reply(key)
     if kept is None:
-        return _spend_limit_answer(rooms, opened)
-    answer = _decode_answer(rooms, kept.answer_json)
+        return _spend_limit_answer(opened.slot.deployment, replies, now=now)
+    answer = _decode_answer(kept.answer_json, archive)
     return answer if kept.run_id == opened.run_id else _without_cost(answer)
 
 
 def store_answer(rooms: Rooms, opened: PreparedDecision, answer: EngineAnswer) -> None:
     """Keeps an answer that cannot be computed again; one that failed is asked for again."""
-    key = answer_key(rooms, opened)
+    key = answer_key(opened, rooms.engine)
     if key is None or answer.problem is not None:
         return
+    text = _encode_answer(answer, rooms.archive if rooms.config.archive.packets else None)
     rooms.replies.store_reply(
         key,
-        StoredReply(_encode_answer(rooms, answer), opened.run_id),
+        StoredReply(text, opened.run_id),
         deployment=opened.slot.deployment.id,
         cost_usd_e6=answer.usage.cost_usd_e6 if answer.usage else 0,
         at=rooms.clock.now(),
@@ -161,38 +179,38 @@ class _StoredReasoning(msgspec.Struct):
     reason_key: str | None = None
 
 
-def _encode_answer(rooms: Rooms, answer: EngineAnswer) -> str:
+def _encode_answer(answer: EngineAnswer, archive: SpooledArchive | None) -> str:
+    """An answer as it is stored; what the model reasoned goes to the archive, where one keeps texts."""
     # Half of a surrogate pair has no bytes; written out it is as wrong a reply as before.
     reply, reasoning = (text.encode(errors="backslashreplace").decode() for text in (answer.reply, answer.reasoning))
-    key = rooms.archive.store_content(reasoning.encode()).key if reasoning and rooms.config.archive.packets else None
+    key = archive.store_content(reasoning.encode()).key if reasoning and archive else None
     # The text is enough: whoever reads it again parses it.
     here = msgspec.structs.replace(answer, reply=reply, reasoning="" if key else reasoning, actions=None)
     return msgspec.json.encode(msgspec.to_builtins(here) | msgspec.to_builtins(_StoredReasoning(key))).decode()
 
 
-def _decode_answer(rooms: Rooms, text: str) -> EngineAnswer:
+def _decode_answer(text: str, archive: SpooledArchive) -> EngineAnswer:
     answer, key = (
         msgspec.json.decode(text, type=EngineAnswer),
         msgspec.json.decode(text, type=_StoredReasoning).reason_key,
     )
-    reasoning = rooms.archive.get(key) if key else None
+    reasoning = archive.get(key) if key else None
     return answer if reasoning is None else msgspec.structs.replace(answer, reasoning=reasoning.decode())
 
 
-def answer_key(rooms: Rooms, opened: PreparedDecision) -> str | None:
+def answer_key(opened: PreparedDecision, engine_of: EngineOfAgent) -> str | None:
     """Under which an answer is stored; None of an engine that has no identity."""
     try:
-        identity = rooms.engine(opened.slot.deployment.agent).identity
+        identity = engine_of(opened.slot.deployment.agent).identity
     except Fix:
         # An engine that cannot be made has kept nothing; whoever asks it next hears why.
         return None
     return sha256_hex(canonical_json([opened.packet().sha256, identity])) if identity else None
 
 
-def _spend_limit_answer(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer | None:
-    most = opened.slot.deployment.agent.caps.max_model_usd_e6_per_day
-    today = floor_to_step(rooms.clock.now(), DAY)
-    spent = rooms.replies.spent_usd_e6(opened.slot.deployment.id, since=today)
+def _spend_limit_answer(deployment: Deployment, replies: StoredReplies, *, now: int) -> EngineAnswer | None:
+    most = deployment.agent.caps.max_model_usd_e6_per_day
+    spent = replies.spent_usd_e6(deployment.id, since=floor_to_step(now, DAY))
     if spent < most:
         return None
     detail = f"${decimal_text(spent, E6, 2)} spent on models today; ${decimal_text(most, E6, 2)} are allowed"
@@ -226,7 +244,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
         portfolio = account.portfolio
         asked = partial(account_activity, book, rooms.tape, deployment.id, account, view=View(now), memory=rooms.memory)
         activity = optional.read_or_default("activity", None, asked)
-        unread = None if activity else "; ".join(safe_causes(rooms, optional.causes))
+        unread = None if activity else "; ".join(safe_causes(optional.causes, without_keys=rooms.without_keys))
     seen = before if before and (before.as_of == now or before.watermarks.tape == tape_seq) else None
     mid = seen.market.mid if seen else None
     if seen is None or mid is None or portfolio.positions.keys() - {slot.symbol} - seen.marks.keys():
@@ -255,12 +273,14 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
     )
 
 
-def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others: Iterable[Order], seq: int) -> Limits:
+def limits_at_send(
+    book: Book, tape: Tape, deployment: Deployment, *, order: Order, others: Iterable[Order], seq: int, now: int
+) -> Limits:
     """The limits of an order about to leave, by the agent's newest profile; what it did lately was asked before."""
-    now, (agent, halted) = rooms.clock.now(), agent_now(rooms.book, deployment)
-    portfolio = rooms.book.account(deployment.id, seq=seq).portfolio
-    mid, marks = _newest_prices(rooms.tape, portfolio, order.symbol, now=now)
-    delisted = rooms.tape.delisting(order.symbol, view=View(now))
+    agent, halted = agent_now(book, deployment)
+    portfolio = book.account(deployment.id, seq=seq).portfolio
+    mid, marks = _newest_prices(tape, portfolio, order.symbol, now=now)
+    delisted = tape.delisting(order.symbol, view=View(now))
     return Limits(
         caps=agent.caps,
         symbol=order.symbol,
@@ -270,7 +290,7 @@ def limits_at_send(rooms: Rooms, deployment: Deployment, order: Order, *, others
         portfolio=portfolio,
         marks=marks,
         data_age_ms=None if mid is None else now - mid.bucket_ts,
-        working=_working_moves(rooms.tape, others, marks, now=now),
+        working=_working_moves(tape, others, marks, now=now),
         halted=halted,
         settled_at_e8=None if delisted is None else delisted.settlement_e8,
     )
@@ -353,7 +373,9 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
     optional = OptionalReads(causes=list(opened.causes))
     # Most decisions are to hold, which asks for nothing.
     asked = set(map(attrgetter("action"), decision.actions)) - {"hold"}
-    orders = _intended_orders(rooms, opened, decision, limits) if asked and slot.trigger != "shadow" else []
+    orders = list[Order]()
+    if asked and slot.trigger != "shadow":
+        orders = _intended_orders(opened, decision, limits, broker=rooms.broker(agent.broker), tape=rooms.tape)
     seen: list[Draft] = []
     if slot.learns and slot.branch == "main":
         opens = agent.mode == "trade" and bool(orders) and not all(order.reduce_only for order in orders)
@@ -361,7 +383,15 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
         seen = optional.read_or_default(
             "sighting", [], moment_drafts, rooms, opened.run_id, opened.situation, opens=opens, seq=limits.seq
         )
-    run = _decision_run(rooms, opened, decision, orders=len(orders), optional=optional)
+    run = _decision_run(
+        opened,
+        decision,
+        orders=len(orders),
+        causes=optional.causes,
+        config=rooms.config,
+        archive=rooms.archive,
+        without_keys=rooms.without_keys,
+    )
     decided: Draft
     if opened.written is not None:
         decided = draft_event(run.as_of, RunDecided(run))
@@ -385,10 +415,12 @@ def archived_texts(packet: Packet, reply: str, reasoning: str) -> list[bytes]:
     return [*texts, reasoning.encode(errors="backslashreplace")] if reasoning else texts
 
 
-def _intended_orders(rooms: Rooms, opened: PreparedDecision, decision: Decision, limits: Limits) -> list[Order]:
+def _intended_orders(
+    opened: PreparedDecision, decision: Decision, limits: Limits, *, broker: Broker, tape: Tape
+) -> list[Order]:
     slot, judged = opened.slot, list(zip(decision.actions, decision.verdicts, strict=True))
-    listing = TapeQuotes(rooms.tape, View(limits.at)).listing(slot.symbol, at=limits.at)
-    increments = rooms.broker(slot.deployment.agent.broker).increments(slot.symbol, listing)
+    listing = TapeQuotes(tape, View(limits.at)).listing(slot.symbol, at=limits.at)
+    increments = broker.increments(slot.symbol, listing)
     return orders_for_actions(
         opened.run_id, judged, held=limits.position, mark_e8=limits.mark_e8, at=limits.at, increments=increments
     )
@@ -404,18 +436,25 @@ def _dry_run_event(order: Order, limits: Limits) -> OrderDryRun:
 
 
 def _decision_run(
-    rooms: Rooms, opened: PreparedDecision, decision: Decision, *, orders: int, optional: OptionalReads
+    opened: PreparedDecision,
+    decision: Decision,
+    *,
+    orders: int,
+    causes: list[str],
+    config: Config,
+    archive: SpooledArchive,
+    without_keys: Callable[[str], str],
 ) -> DecisionRun:
     slot, situation, packet = opened.slot, opened.situation, opened.written
     deployment, agent, market = slot.deployment, slot.deployment.agent, situation.market
     keys: list[str | None] = [None, None, None]
-    if rooms.config.archive.packets:
+    if config.archive.packets:
         problem, texts = None, archived_texts(opened.packet(), decision.reply, decision.reasoning)
-        for place, each in enumerate(rooms.archive.store_contents(texts)):
+        for place, each in enumerate(archive.store_contents(texts)):
             keys[place], problem = each.key, problem or each.problem
         # One is enough: all fail for the same reason.
         if problem is not None:
-            optional.add_cause("archive", problem)
+            causes = [*causes, cause_of("archive", problem)]
     # What values the twins of those who voted; nothing where no price is known, or nothing is learned.
     learns = decision.votes and slot.learns and slot.branch == "main" and market.mid is not None
     mark = slot_mark(market, agent.experience, cost_ppm=situation.cost_ppm) if learns else None
@@ -441,7 +480,7 @@ def _decision_run(
         inputs_sha256=packet.inputs_sha256 if packet else "",
         packet_sha256=packet.sha256 if packet else "",
         tokens=packet.tokens if packet else 0,
-        engine=agent.engine or rooms.config.engine.default,
+        engine=agent.engine or config.engine.default,
         packet_key=keys[0],
         reply_key=keys[1],
         status=status,
@@ -453,7 +492,7 @@ def _decision_run(
         votes=decision.votes,
         usage=decision.usage,
         reason_key=keys[2],
-        degraded_causes=safe_causes(rooms, optional.causes) if optional.causes else (),
+        degraded_causes=safe_causes(causes, without_keys=without_keys) if causes else (),
         mark=msgspec.UNSET if mark is None else mark,
     )
 
@@ -479,7 +518,7 @@ def record_unmade_runs(
         return
     deployment, now = slots[0].deployment, rooms.clock.now()
     known = watermarks_now(rooms, deployment)
-    skipped = _skipped_slot_notes(rooms, slots) if status == "expired" else {}
+    skipped = _skipped_slot_notes(rooms.book, slots) if status == "expired" else {}
     runs = [
         DecisionRun(
             run_id=slot.run_id(),
@@ -510,7 +549,7 @@ def record_unmade_runs(
     rooms.book.append(deployment.id, [draft_event(now, RunDecided(run)) for run in runs], expected_seq=known.book)
 
 
-def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
+def _skipped_slot_notes(book: Book, slots: Sequence[Slot]) -> dict[str, str]:
     """What is said of slots, by their run, after which others of the pair passed that are not listed one by one."""
     notes: dict[str, str] = {}
     by_pair: dict[tuple[str, str], list[Slot]] = {}
@@ -523,7 +562,7 @@ def _skipped_slot_notes(rooms: Rooms, slots: Sequence[Slot]) -> dict[str, str]:
             between = range(slot.scheduled_for + step, following.scheduled_for, step)
             ends = [msgspec.structs.replace(slot, scheduled_for=at) for at in (*between[:1], *between[-1:])]
             # Slots that were decided in their time lie between two late ones as well.
-            if between and not any(rooms.book.has_run(each.run_id()) for each in ends):
+            if between and not any(book.has_run(each.run_id()) for each in ends):
                 notes[slot.run_id()] = (
                     f"; the next {len(between):,} slots passed as well, until {iso_text(between[-1])}"
                 )

@@ -24,7 +24,8 @@ price, and a second call finds nothing to do.
    observed up to now, and how far margin was checked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -46,8 +47,8 @@ from tapebook.book.materializer import (
     settle_insurance,
     settle_marks,
 )
-from tapebook.book.store import AccountSnapshot
-from tapebook.broker import BookedAccount, BrokerAccount, Exposure, OrderState
+from tapebook.book.store import AccountSnapshot, Book
+from tapebook.broker import BookedAccount, Broker, BrokerAccount, Exposure, OrderState
 from tapebook.decision import gate_order
 from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
@@ -56,6 +57,7 @@ from tapebook.domain.text import short_line
 from tapebook.domain.units import E8, decimal_text
 from tapebook.lessons import NO_LESSONS
 from tapebook.log import Draft
+from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.decide import limits_at_send
 from tapebook.tick.memory import lessons_for
@@ -91,7 +93,8 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     drafts: list[Draft] = []
     events = (*told, *activity.events)
     if events:
-        account, drafts = _settle_events(rooms, deployment, account, events, cause=cause, orders=found, path=path)
+        settling = _Settling(rooms.book, rooms.tape, deployment, path, partial(_lessons_hash, rooms, deployment))
+        account, drafts = _settle_events(settling, account, events, cause=cause, orders=found)
     held, walked = account.portfolio.positions, activity.walked_until
     # What is held is valued; nothing held needs no value.
     if held and (drafts or newest is None or newest.happened_at < now or newest.walked_until < walked):
@@ -135,25 +138,24 @@ def _booked_account(
     return BookedAccount(standing, tuple(placed), quotes, until, min(since_any, default=0))
 
 
-def _booked_now(rooms: Rooms, deployment: Deployment, *, seq: int) -> BookedAccount:
+def _booked_now(book: Book, tape: Tape, deployment: Deployment, *, seq: int, now: int) -> BookedAccount:
     """The account as a broker must know it at this moment."""
-    account, newest = rooms.book.account(deployment.id, seq=seq), rooms.book.newest_snapshot(deployment.id, seq=seq)
-    orders, now = rooms.book.working_orders(deployment.id), rooms.clock.now()
-    quotes = TapeQuotes(rooms.tape, View(now))
+    account, newest = book.account(deployment.id, seq=seq), book.newest_snapshot(deployment.id, seq=seq)
+    orders, quotes = book.working_orders(deployment.id), TapeQuotes(tape, View(now))
     return _booked_account(account, deployment, newest, orders=orders, quotes=quotes, until=now)
 
 
-def account_differences(rooms: Rooms, deployment: Deployment) -> list[str]:
+def account_differences(book: Book, tape: Tape, deployment: Deployment, *, broker: Broker, now: int) -> list[str]:
     """Where the broker's account is not what the book will have when everything is booked; BrokerAway if unknown.
 
     Sizes are compared, and which orders are open; the broker may hold what nobody here has ordered.
     """
-    seq, broker = rooms.book.head(deployment.id), rooms.broker(deployment.agent.broker)
-    booked = _booked_now(rooms, deployment, seq=seq)
-    account, working = rooms.book.account(deployment.id, seq=seq), {order.client_id: order for order in booked.orders}
+    seq = book.head(deployment.id)
+    booked = _booked_now(book, tape, deployment, seq=seq, now=now)
+    account, working = book.account(deployment.id, seq=seq), {order.client_id: order for order in booked.orders}
     sizes = {symbol: held.size_e8 for symbol, held in account.portfolio.positions.items()}
     for event in broker.activity_since(booked).events:
-        if _is_booked(rooms, deployment, account, event, working=working):
+        if _is_booked(book, deployment, account, event=event, working=working):
             continue
         if isinstance(event, Fill):
             sizes[event.symbol] = sizes.get(event.symbol, 0) + event.signed_size_e8
@@ -176,60 +178,62 @@ def _size_text(size_e8: int) -> str:
     return decimal_text(size_e8, E8, 8)
 
 
+class _Settling(msgspec.Struct, frozen=True, eq=False):
+    """What the events of one reconciliation are settled with: `lessons_hash` says what a run of a moment was told."""
+
+    book: Book
+    tape: Tape
+    deployment: Deployment
+    path: PricePath
+    lessons_hash: Callable[[int], str | None]
+
+
 def _settle_events(
-    rooms: Rooms,
-    deployment: Deployment,
+    settling: _Settling,
     account: Account,
     events: Sequence[BrokerEvent],
     *,
     cause: TradeCause,
     orders: Sequence[tuple[Order, bool]],
-    path: PricePath,
 ) -> tuple[Account, list[Draft]]:
     """The account after all that happened, and what is to be written of it; `orders` say whether they are placed."""
     working = {order.client_id: order for order, _ in orders}
     unplaced = {order.client_id for order, placed in orders if not placed}
     drafts: list[Draft] = []
     for event in events:
-        if _is_booked(rooms, deployment, account, event, working=working):
+        if _is_booked(settling.book, settling.deployment, account, event=event, working=working):
             continue
         if isinstance(event, Fill | OrderEnd) and event.client_id in unplaced:
             # A fill may come before the answer to its order, or instead of one that was lost.
             unplaced.remove(event.client_id)
             drafts.append(draft_event(event.happened_at, OrderPlaced(event.client_id)))
-        account, bodies = _settle_event(rooms, deployment, account, event, cause=cause, working=working, path=path)
+        account, bodies = _settle_event(settling, account, event, cause=cause, working=working)
         drafts += [draft_event(event.happened_at, body) for body in bodies]
     return account, drafts
 
 
 def _is_booked(
-    rooms: Rooms, deployment: Deployment, account: Account, event: BrokerEvent, *, working: Mapping[str, Order]
+    book: Book, deployment: Deployment, account: Account, *, event: BrokerEvent, working: Mapping[str, Order]
 ) -> bool:
     """Whether a broker tells again what the book has; an exchange that is asked from a moment on may."""
     if isinstance(event, Fill):
-        return rooms.book.fill(deployment.id, event.fill_id) is not None
+        return book.fill(deployment.id, event.fill_id) is not None
     if isinstance(event, FundingPayment):
         trade = account.open_trades.get(event.symbol)
         if trade is not None and trade.funded_until < event.happened_at:
             return False
         # It is told again, or late: of a position that has been closed by now.
-        return rooms.book.has_funding(deployment.id, event.symbol, at=event.happened_at)
+        return book.has_funding(deployment.id, event.symbol, at=event.happened_at)
     return isinstance(event, OrderEnd) and event.client_id not in working
 
 
 def _settle_event(
-    rooms: Rooms,
-    deployment: Deployment,
-    account: Account,
-    event: BrokerEvent,
-    *,
-    cause: TradeCause,
-    working: dict[str, Order],
-    path: PricePath,
+    settling: _Settling, account: Account, event: BrokerEvent, *, cause: TradeCause, working: dict[str, Order]
 ) -> tuple[Account, EventBodies]:
     if isinstance(event, Fill):
+        path = settling.path
         mark = path.quotes.mark_e8(event.symbol, at=event.happened_at)
-        cause, seen = _fill_cause(rooms, deployment, event, cause, working=working), path.range_before(event, account)
+        cause, seen = _fill_cause(settling, event, cause, working=working), path.range_before(event, account)
         return settle_fill(account, event, cause, mark_e8=mark, path=seen)
     if isinstance(event, FundingPayment):
         return settle_funding(account, event, cause)
@@ -241,23 +245,22 @@ def _settle_event(
     return account, ended if going_on else [*ended, RunEnded(run, "rejected" if event.status == "rejected" else "done")]
 
 
-def _fill_cause(
-    rooms: Rooms, deployment: Deployment, fill: Fill, cause: TradeCause, *, working: Mapping[str, Order]
-) -> TradeCause:
+def _fill_cause(settling: _Settling, fill: Fill, cause: TradeCause, *, working: Mapping[str, Order]) -> TradeCause:
     """The cause with what is known of a fill: the run of its order gives the reason, the bars before it the regime."""
-    tag = regime_at(rooms.tape, deployment, fill.symbol, view=View(fill.happened_at))
+    book = settling.book
+    tag = regime_at(settling.tape, settling.deployment, fill.symbol, view=View(fill.happened_at))
     cause = msgspec.structs.replace(cause, regime=tag)
     if fill.client_id is None:
         return cause
     # A fill may be told after the end of its order: a part that was executed just before the rest was cancelled.
-    order = working.get(fill.client_id) or rooms.book.order(fill.client_id)
+    order = working.get(fill.client_id) or book.order(fill.client_id)
     if order is None:
         # An order of somebody else on this account.
         return msgspec.structs.replace(cause, exit_label="external_flatten")
     if not order.run_id:
         # No decision asked for it: somebody at the desk did.
         return msgspec.structs.replace(cause, leverage=order.leverage, exit_label="external_flatten")
-    placed = rooms.book.order_reason(order.client_id)
+    placed = book.order_reason(order.client_id)
     if placed is None:
         return msgspec.structs.replace(cause, run_id=order.run_id, leverage=order.leverage)
     _, reason, book_seq = placed
@@ -266,18 +269,19 @@ def _fill_cause(
         run_id=order.run_id,
         reason=reason,
         leverage=order.leverage,
-        lessons_hash=_lessons_hash(rooms, deployment, seq=book_seq),
+        lessons_hash=settling.lessons_hash(book_seq),
     )
 
 
-def _lessons_hash(rooms: Rooms, deployment: Deployment, *, seq: int) -> str | None:
+def _lessons_hash(rooms: Rooms, deployment: Deployment, seq: int) -> str | None:
     """The hash of what a run was told; unknown when that cannot be read, which must not stop the booking."""
     if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS
     optional = OptionalReads()
     lessons = optional.read_or_default("lessons", None, lessons_for, rooms, deployment, seq=seq)
     if optional.causes:
-        log_causes(safe_causes(rooms, optional.causes), deployment=deployment.id, fill_as_of=seq)
+        causes = safe_causes(optional.causes, without_keys=rooms.without_keys)
+        log_causes(causes, deployment=deployment.id, fill_as_of=seq)
     return lessons.content_hash if lessons else None
 
 
@@ -288,7 +292,14 @@ def flatten_symbols(rooms: Rooms, deployment: Deployment) -> None:
     asked = rooms.book.flatten_due(deployment.id)
     if not asked:
         return
-    cancelled = _cancel_at_broker(rooms, deployment, asked)
+    cancelled = _cancel_at_broker(
+        rooms.book,
+        rooms.tape,
+        deployment,
+        asked=asked,
+        broker=rooms.broker(deployment.agent.broker),
+        now=rooms.clock.now(),
+    )
     if cancelled:
         # What was filled before the broker let go is booked before the closes are sized.
         reconcile_account(rooms, deployment)
@@ -308,18 +319,19 @@ def flatten_symbols(rooms: Rooms, deployment: Deployment) -> None:
         rooms.book.append(deployment.id, [draft_event(now, body) for body in bodies], expected_seq=seq)
 
 
-def _cancel_at_broker(rooms: Rooms, deployment: Deployment, asked: Mapping[str, int]) -> set[str]:
+def _cancel_at_broker(
+    book: Book, tape: Tape, deployment: Deployment, *, asked: Mapping[str, int], broker: Broker, now: int
+) -> set[str]:
     """Client ids of decisions' orders that had begun when somebody wanted them gone, and certainly will not fill.
 
     One the broker has filled, or of which nobody can say, is left to the next turn. One that is not placed and was
     never seen has not left.
     """
-    found = [(order, placed) for order, placed in rooms.book.working_orders(deployment.id) if order.run_id]
+    found = [(order, placed) for order, placed in book.working_orders(deployment.id) if order.run_id]
     begun = [(order, placed) for order, placed in found if order.intended_at <= asked.get(order.symbol, 0)]
     if not begun:
         return set()
-    broker = rooms.broker(deployment.agent.broker)
-    booked = _booked_now(rooms, deployment, seq=rooms.book.head(deployment.id))
+    booked = _booked_now(book, tape, deployment, seq=book.head(deployment.id), now=now)
     gone = set()
     for order, placed in begun:
         status = broker.cancel(order.client_id, booked).status
@@ -348,17 +360,21 @@ def execute_orders(rooms: Rooms, deployment: Deployment) -> None:
     intended = [order for order, placed in found if not placed]
     if not intended:
         return
-    broker, booked = rooms.broker(deployment.agent.broker), _booked_now(rooms, deployment, seq=seq)
+    book, tape, broker = rooms.book, rooms.tape, rooms.broker(deployment.agent.broker)
+    booked = _booked_now(book, tape, deployment, seq=seq, now=rooms.clock.now())
     bodies: list[msgspec.Struct] = []
     for order in intended:
         state = broker.order_state(order.client_id, booked)
         if state.status == "never seen":
-            verdict = _gate_verdict(rooms, deployment, order, others=working, seq=seq)
+            now = rooms.clock.now()
+            verdict = _gate_verdict(book, tape, deployment, order=order, others=working, seq=seq, now=now)
             if not verdict.allowed:
-                bodies += _gate_refusal_events(rooms, order, verdict)
+                status: RunStatus = "expired" if verdict.rule == "R17_EXPIRED" else "rejected"
+                why = f"{verdict.rule}{AT_SEND}{verdict.detail}"
+                bodies += _order_end_events(book, order, why, status=status, now=now)
                 continue
             state = broker.place(order)
-        bodies += _broker_answer_events(rooms, deployment, order, state)
+        bodies += _broker_answer_events(book, deployment, order, state=state, now=rooms.clock.now())
         if state.status != "rejected":
             # One that may have left counts against the caps as if it had.
             working.append(order)
@@ -368,23 +384,25 @@ def execute_orders(rooms: Rooms, deployment: Deployment) -> None:
 
 
 def _broker_answer_events(
-    rooms: Rooms, deployment: Deployment, order: Order, state: OrderState
+    book: Book, deployment: Deployment, order: Order, *, state: OrderState, now: int
 ) -> list[msgspec.Struct]:
     """What is written of a broker's answer."""
     if state.has_arrived:
         return [OrderPlaced(order.client_id)]
     why = short_line(state.detail, _MAX_DETAIL_CHARS) or "it gave no reason"
     if state.status == "rejected":
-        return _order_end_events(rooms, order, f"the broker refused it: {why}", "rejected")
+        return _order_end_events(book, order, f"the broker refused it: {why}", status="rejected", now=now)
     doubt = f"whether the broker has it is not known, it is asked at every turn: {why}"
-    known = {each.order.client_id: each.detail for each in rooms.book.unanswered_orders(deployment.id)}
+    known = {each.order.client_id: each.detail for each in book.unanswered_orders(deployment.id)}
     # Written once, not at every turn that asks in vain.
     return [] if known.get(order.client_id) else [OrderUnanswered(order.client_id, doubt)]
 
 
-def _gate_verdict(rooms: Rooms, deployment: Deployment, order: Order, *, others: list[Order], seq: int) -> Verdict:
-    limits = limits_at_send(rooms, deployment, order, others=others, seq=seq)
-    decided = rooms.tape.last_price(order.symbol, view=View(order.intended_at))
+def _gate_verdict(
+    book: Book, tape: Tape, deployment: Deployment, *, order: Order, others: list[Order], seq: int, now: int
+) -> Verdict:
+    limits = limits_at_send(book, tape, deployment, order=order, others=others, seq=seq, now=now)
+    decided = tape.last_price(order.symbol, view=View(order.intended_at))
     return gate_order(
         order,
         limits,
@@ -393,13 +411,8 @@ def _gate_verdict(rooms: Rooms, deployment: Deployment, order: Order, *, others:
     )
 
 
-def _gate_refusal_events(rooms: Rooms, order: Order, verdict: Verdict) -> list[msgspec.Struct]:
-    status: RunStatus = "expired" if verdict.rule == "R17_EXPIRED" else "rejected"
-    return _order_end_events(rooms, order, f"{verdict.rule}{AT_SEND}{verdict.detail}", status)
-
-
-def _order_end_events(rooms: Rooms, order: Order, why: str, status: RunStatus) -> list[msgspec.Struct]:
+def _order_end_events(book: Book, order: Order, why: str, *, status: RunStatus, now: int) -> list[msgspec.Struct]:
     """An order that will never work, and the end of its run if it was the last of it."""
-    end = OrderEnd(order.client_id, rooms.clock.now(), "rejected", why)
-    last = bool(order.run_id) and rooms.book.open_order_count(order.run_id) == 1
+    end = OrderEnd(order.client_id, now, "rejected", why)
+    last = bool(order.run_id) and book.open_order_count(order.run_id) == 1
     return [OrderEnded(end), RunEnded(order.run_id, status)] if last else [OrderEnded(end)]

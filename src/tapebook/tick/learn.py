@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tapebook.book.events import EVENT_KINDS, TradeClosed
+from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment, Note
 from tapebook.domain.canonical import short_id
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.units import DAY
 from tapebook.errors import Retry, Stop
+from tapebook.experience import Experience
 from tapebook.experience.events import draft_snapshot_taken
 from tapebook.experience.records import ChunkSnapshot, records_from_scratch, snapshot_of
 from tapebook.horizons.layers import period_of
@@ -38,6 +40,7 @@ from tapebook.lessons.notes import (
     NOTE_WRITTEN,
     RESTATED_BY,
     FollowedExit,
+    Notes,
     draft_exits_followed,
     draft_lesson_change,
     draft_note_refused,
@@ -68,13 +71,16 @@ def learn_what_is_due(rooms: Rooms, deployment: Deployment, *, calendar: bool = 
     After an import of many trades that is one step of them: a decision must not wait for all, and is told what is
     known by then. Where time has no chunks of its own, as those of a backtest, months of the calendar are summed up.
     """
-    moment = _learning_state(rooms, deployment)
+    # What there is to learn is a function of: the day, and the newest events that teach; None when not known.
+    book = rooms.book
+    own, shared = book.last_change(deployment.id, _TEACHING_KINDS), book.last_change("", _TEACHING_KINDS)
+    moment: _LearningState | None = None if own is None else (deployment, rooms.clock.now() // DAY, own, shared)
     if moment is not None and rooms.memory.nothing_to_learn_at.get(deployment.id) == moment:
         return ()
     optional = OptionalReads()
     learned = learn_from_trades(rooms, deployment, optional)
     if calendar:
-        learned |= _sum_up_months(rooms, deployment, optional)
+        learned |= _sum_up_months(book, rooms.experience, deployment, optional=optional, now=rooms.clock.now())
     reflected = _reflect_if_due(rooms, deployment, optional)
     if not reflected and not learned and not optional.causes and moment is not None:
         rooms.memory.nothing_to_learn_at[deployment.id] = moment
@@ -106,10 +112,10 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
     parts["twins"] = optional.read_or_default(f"{LEARNING} twins", [], twins_due, rooms, deployment, seq=seq)
     due = {part: drafts for part, drafts in parts.items() if drafts}
     learned = [draft for drafts in due.values() for draft in drafts]
-    if learned and isinstance(_try_append(rooms, deployment, learned, seq=seq), Exception):
+    if learned and isinstance(_try_append(rooms.book, deployment, learned, seq=seq), Exception):
         # One of them cannot be written: the others are, each by itself.
         for part, drafts in due.items():
-            head = _try_append(rooms, deployment, drafts, seq=seq)
+            head = _try_append(rooms.book, deployment, drafts, seq=seq)
             if isinstance(head, Exception):
                 optional.add_cause(f"{LEARNING} {part}", head)
             else:
@@ -117,22 +123,23 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
     return bool(due)
 
 
-def _sum_up_months(rooms: Rooms, deployment: Deployment, optional: OptionalReads) -> bool:
+def _sum_up_months(
+    book: Book, experience: Experience, deployment: Deployment, *, optional: OptionalReads, now: int
+) -> bool:
     """Whether months were over of which there was no snapshot; what they achieved is kept."""
-    name, seq = f"{LEARNING} snapshots", rooms.book.head(deployment.id)
-    drafts = optional.read_or_default(name, [], snapshots_due, rooms, deployment, seq=seq)
+    name, seq = f"{LEARNING} snapshots", book.head(deployment.id)
+    drafts = optional.read_or_default(name, [], snapshots_due, book, experience, deployment.id, seq=seq, now=now)
     if not drafts:
         return False
-    head = _try_append(rooms, deployment, drafts, seq=seq)
+    head = _try_append(book, deployment, drafts, seq=seq)
     if isinstance(head, Exception):
         optional.add_cause(name, head)
     return True
 
 
-def snapshots_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+def snapshots_due(book: Book, experience: Experience, name: str, *, seq: int, now: int) -> list[Draft]:
     """The snapshots of months that are over and in which trades of the account ended, oldest first."""
-    experience, book, name = rooms.experience, rooms.book, deployment.id
-    current = period_of("month", rooms.clock.now())
+    current = period_of("month", now)
     if experience.months_summed_up.get(name) == current.start:
         return []
     first = book.closed_after(name, after=0, seq=seq, most=1)
@@ -164,25 +171,18 @@ def _is_of_month(snapshot: ChunkSnapshot) -> bool:
     return (snapshot.chunk, snapshot.started_at, snapshot.ended_at) == (month.key, month.start, month.end)
 
 
-def _try_append(rooms: Rooms, deployment: Deployment, drafts: list[Draft], *, seq: int) -> int | Exception:
+def _try_append(book: Book, deployment: Deployment, drafts: list[Draft], *, seq: int) -> int | Exception:
     """The new head when all of it was appended; the error when a memory cannot write its rows, and nothing was."""
     # What concerns the book itself is raised: a lost lease, a full disk. So is all where nobody else writes, since
     # what was remembered of an append there cannot be taken back one by one.
     try:
-        return rooms.book.append(deployment.id, drafts, expected_seq=seq)[-1].seq
+        return book.append(deployment.id, drafts, expected_seq=seq)[-1].seq
     except (Retry, Stop):
         raise
     except Exception as error:
-        if not rooms.log.takes_back_appends:
+        if not book.takes_back_appends:
             raise
         return error
-
-
-def _learning_state(rooms: Rooms, deployment: Deployment) -> _LearningState | None:
-    """What there is to learn is a function of: the day, and the newest events that teach; None when not known."""
-    own = rooms.book.last_change(deployment.id, _TEACHING_KINDS)
-    shared = rooms.book.last_change("", _TEACHING_KINDS)
-    return None if own is None else (deployment, rooms.clock.now() // DAY, own, shared)
 
 
 class _DueReflection(msgspec.Struct, frozen=True):
@@ -209,9 +209,9 @@ def _reflect_if_due(rooms: Rooms, deployment: Deployment, optional: OptionalRead
         lambda: optional.read_or_default(name, None, _reflection_drafts, deployment, due)
     )
     if drafts is None:
-        (why,) = safe_causes(rooms, optional.causes[-1:])
+        (why,) = safe_causes(optional.causes[-1:], without_keys=rooms.without_keys)
         drafts = [draft_note_refused(_note_of_reflection(deployment, None, due.trades, at=now), why)]
-    head = _try_append(rooms, deployment, drafts, seq=due.evidence.seq)
+    head = _try_append(rooms.book, deployment, drafts, seq=due.evidence.seq)
     if isinstance(head, Exception):
         optional.add_cause(name, head)
         # Only remembered here: this process asks again when one more trade has ended.
@@ -242,7 +242,7 @@ def _reflection_due(rooms: Rooms, deployment: Deployment) -> _DueReflection | No
     seq, reflection = rooms.book.head(deployment.id), deployment.agent.reflection
     if reflection.cadence == "off":
         return None
-    state = _reflection_state(rooms, deployment, seq)
+    state = _reflection_state(rooms.book, rooms.notes, deployment.id, seq=seq)
     if not should_run_reflection(state, reflection, as_of=rooms.clock.now()):
         return None
     if rooms.memory.failed_reflection_trades.get(deployment.id) == state.closed_since_note:
@@ -310,9 +310,9 @@ def _followed_exit(tape: Tape, trade: ClosedTrade, *, watermark: int) -> Followe
     return FollowedExit(state.trade_id, *ways)
 
 
-def _reflection_state(rooms: Rooms, deployment: Deployment, seq: int) -> ReflectionState:
-    last = rooms.notes.last_reflection(deployment.id, seq=seq)
-    count, first = rooms.book.closed_count_since(deployment.id, after=last[0] if last else 0, seq=seq)
+def _reflection_state(book: Book, notes: Notes, name: str, *, seq: int) -> ReflectionState:
+    last = notes.last_reflection(name, seq=seq)
+    count, first = book.closed_count_since(name, after=last[0] if last else 0, seq=seq)
     return ReflectionState(count, last[1] if last else None, first)
 
 

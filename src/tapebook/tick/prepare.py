@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from tapebook.book.materializer import Account
+from tapebook.book.materializer import Account, Session, activity_of_session
 from tapebook.book.store import Book
 from tapebook.context import (
     CURRENT_VERSION,
@@ -35,6 +35,7 @@ from tapebook.domain.agent import (
     MOST_TRADES_SHOWN,
     NO_LESSONS_FOLLOWED,
     OWN_SUBSCRIPTIONS,
+    ContextProfile,
     Deployment,
     ExperienceRow,
     LayerRow,
@@ -45,14 +46,16 @@ from tapebook.domain.market import AssetContext, Liquidity, LookbackBars, Settle
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import Portfolio, Position
-from tapebook.domain.run import DecisionRun, Watermarks
+from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import QUOTES, short_line
-from tapebook.domain.units import DAY, HOUR, MINUTE
+from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
+from tapebook.experience import Experience
 from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.log.store import StreamSetBack
-from tapebook.search.index import decode_search_terms
+from tapebook.search.documents import Documents
+from tapebook.search.index import IndexFiles, decode_search_terms
 from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, RegimeClassifier, finished_bars, regime_of
 from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
@@ -74,7 +77,7 @@ from tapebook.tick.memory import (
     layers_for,
     lessons_and_scale,
 )
-from tapebook.tick.quotes import TapeQuotes, account_activity, position_marks
+from tapebook.tick.quotes import TapeQuotes, position_marks
 from tapebook.tick.trust import trade_cost_ppm, trust_for
 from tapebook.tick_memory import TickMemory
 from tapebook.wiring import Rooms
@@ -139,9 +142,9 @@ def cause_of(name: str, error: Exception) -> str:
     return f"{name}: {type(error).__name__}: {message}" if message.strip() else f"{name}: {type(error).__name__}"
 
 
-def safe_causes(rooms: Rooms, causes: Iterable[str]) -> tuple[str, ...]:
+def safe_causes(causes: Iterable[str], *, without_keys: Callable[[str], str]) -> tuple[str, ...]:
     """Causes as they may be kept and shown: each a capped line without control characters and without a key."""
-    lines = [short_line(rooms.without_keys(cause), MAX_CAUSE_CHARS) for cause in causes]
+    lines = [short_line(without_keys(cause), MAX_CAUSE_CHARS) for cause in causes]
     return tuple(dict.fromkeys(lines))[:MAX_CAUSES]
 
 
@@ -363,18 +366,18 @@ def _feature(name: str, bucket_ts: int, metrics: Mapping[str, Any]) -> Feature:
     return Feature(name, bucket_ts, tuple(known))
 
 
-def documents_watermark(rooms: Rooms) -> int:
+def documents_watermark(documents: Documents, indexes: IndexFiles) -> int:
     """The documents' watermark of this moment: all that is indexed here, and nothing that is not.
 
     Without an index there are no documents, which costs a look at the disk.
     """
-    if not rooms.indexes.has_index():
+    if not indexes.has_index():
         return 0
-    until = rooms.documents.log_head()
-    documents = rooms.documents.state_as_of(until)
-    indexed = rooms.indexes.open_index(decode_search_terms(documents.terms)).head()
+    until = documents.log_head()
+    state = documents.state_as_of(until)
+    indexed = indexes.open_index(decode_search_terms(state.terms)).head()
     # Terms count from their own event on, which may be behind the newest version.
-    return until if indexed >= documents.newest > 0 else min(indexed, until)
+    return until if indexed >= state.newest > 0 else min(indexed, until)
 
 
 def watermarks_now(
@@ -386,7 +389,8 @@ def watermarks_now(
     """
     tape = rooms.tape.head()[0] if tape is None else tape
     read = (optional or OptionalReads()).read_or_default
-    docs, curated = read("citations", 0, documents_watermark, rooms), read("horizons", 0, curated_until, rooms)
+    docs = read("citations", 0, documents_watermark, rooms.documents, rooms.indexes)
+    curated = read("horizons", 0, curated_until, rooms)
     if docs or curated:
         # Documents and layers that a clock which was ahead has dated are not seen before that moment has come.
         own = rooms.book.set_back_after("", seq=max(docs, curated), as_of=rooms.clock.now())
@@ -410,18 +414,28 @@ def gather_situation(
 
     `optional` has what failed already, and is told what fails here and why; without it, `skip` says what is left out.
     """
-    view = View(as_of, watermarks.tape)
+    view, tape, own = View(as_of, watermarks.tape), rooms.tape, deployment.id
     optional = optional or OptionalReads(list(skip))
-    market = _read_shared_market(rooms, deployment, symbol, view=view, optional=optional, shelf=shelf, version=version)
-    account = rooms.book.account(deployment.id, seq=watermarks.book)
+    market = _read_shared_market(
+        tape,
+        deployment.agent.context,
+        symbol,
+        view=view,
+        optional=optional,
+        shelf=shelf,
+        version=version,
+        experience=rooms.experience,
+        memory=rooms.memory,
+    )
+    account = rooms.book.account(own, seq=watermarks.book)
     if not watermarks.book:
         # No decision is made before the deposit; a preview shows the account as it will begin.
         begins = msgspec.structs.replace(account.portfolio, cash_usd_e6=deployment.agent.starting_cash_usd_e6)
         account = msgspec.structs.replace(account, portfolio=begins)
-    ahead = rooms.book.set_back_after(deployment.id, seq=watermarks.book, as_of=as_of)
+    ahead = rooms.book.set_back_after(own, seq=watermarks.book, as_of=as_of)
     if ahead is not None:
         account = account_not_after(account, as_of)
-    working = rooms.book.orders_under_way(deployment.id, seq=watermarks.book, as_of=as_of)
+    working = rooms.book.orders_under_way(own, seq=watermarks.book, as_of=as_of)
     memory = _read_memories(
         rooms,
         deployment,
@@ -438,9 +452,7 @@ def gather_situation(
         watermarks=watermarks,
         market=market,
         portfolio=account.portfolio,
-        marks=_situation_marks(
-            rooms.tape, market, account.portfolio.positions, working=working, view=view, shelf=shelf
-        ),
+        marks=_situation_marks(tape, market, account.portfolio.positions, working=working, view=view, shelf=shelf),
         open_trades=account.open_trades,
         working=working,
         degraded=tuple(optional.degraded),
@@ -487,56 +499,36 @@ def regime_at(tape: Tape, deployment: Deployment, symbol: str, *, view: View) ->
 
 
 def _read_shared_market(
-    rooms: Rooms,
-    deployment: Deployment,
+    tape: Tape,
+    profile: ContextProfile,
     symbol: str,
     *,
     view: View,
     optional: OptionalReads,
     shelf: MarketCache | None,
     version: PacketVersion,
+    experience: Experience,
+    memory: TickMemory,
 ) -> Market:
-    tape, profile = rooms.tape, deployment.agent.context
-    minutes, count = profile.bar_minutes, profile.bar_count
+    minutes, count, subscriptions = profile.bar_minutes, profile.bar_count, profile.subscriptions
     looks_back = version.lookbacks and "experience" in profile.rooms
-    if shelf is None or "features" in optional.degraded:
-        lookback = None
-        if looks_back:
-            experience = rooms.experience
-            lookback = experience.lookbacks_ahead.get((symbol, view.as_of, view.watermark))
-            if lookback is None:
-                cut, read = experience.lookback_cutter(symbol), optional.read_or_default
-                lookback = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
-        market = read_market(
-            tape,
-            symbol,
-            minutes=minutes,
-            count=count,
-            view=view,
-            version=version,
-            memory=rooms.memory,
-            lookback=lookback,
-        )
-        return optional.read_or_default(
-            "features",
-            market,
-            with_features,
-            tape,
-            market,
-            view=view,
-            version=version,
-            subscriptions=profile.subscriptions,
-            memory=rooms.memory,
-        )
-    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back, profile.subscriptions)
-    found = shelf.get(key)
-    if found is None:
-        found = _read_shared_market(
-            rooms, deployment, symbol, view=view, optional=optional, shelf=None, version=version
-        )
-        # Only what was read whole is for others.
-        if not {"features", "experience"} & set(optional.degraded):
-            shelf.store_market(key, found)
+    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back, subscriptions)
+    shelf = None if "features" in optional.degraded else shelf
+    found = None if shelf is None else shelf.get(key)
+    if found is not None:
+        return found
+    lookback, read = None, optional.read_or_default
+    if looks_back:
+        lookback = experience.lookbacks_ahead.get((symbol, view.as_of, view.watermark))
+        if lookback is None:
+            cut = experience.lookback_cutter(symbol)
+            lookback = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
+    terms: Any = {"view": view, "version": version, "memory": memory}
+    market = read_market(tape, symbol, minutes=minutes, count=count, lookback=lookback, **terms)
+    found = read("features", market, with_features, tape, market, subscriptions=subscriptions, **terms)
+    # Only what was read whole is for others.
+    if shelf is not None and not {"features", "experience"} & set(optional.degraded):
+        shelf.store_market(key, found)
     return found
 
 
@@ -598,6 +590,32 @@ def _read_memories(
         "horizons": layers,
         "citations": citations,
     }
+
+
+def _activity_of_seen() -> Callable[[tuple[Session, dict[str, int]]], Activity]:
+    return lambda seen: activity_of_session(*seen)
+
+
+def account_activity(
+    book: Book, tape: Tape, deployment: str, account: Account, *, view: View, memory: TickMemory
+) -> Activity:
+    """What a deployment whose account has been read already did lately: rows of the book with the marks of midnight.
+
+    The packet shows it, and the guard's caps on losses, orders and rests are checked against it.
+    """
+    session = book.session(deployment, account, as_of=view.as_of)
+    for close in session.closes:
+        if close.at > view.as_of:
+            # A clock that was ahead has dated it: no rest after a trade begins in the future.
+            closes = tuple(each for each in session.closes if each.at <= view.as_of)
+            session = msgspec.structs.replace(session, closes=closes)
+            break
+    held = session.held.values()
+    # Most days begin with nothing held.
+    midnight = View(floor_to_step(view.as_of, DAY), view.watermark)
+    marks = position_marks(tape, held, view=midnight) if held else {}
+    # Most decisions are told the session that the one before was told.
+    return memory.last_call(_activity_of_seen)((session, marks))
 
 
 _LearnedFacts = tuple[tuple[ExperienceRow, ...], LearnedTrust, AnalogFacts | None]

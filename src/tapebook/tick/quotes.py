@@ -1,4 +1,4 @@
-"""Prices from the tape, cut off at what is known: quotes for a broker, marks, price paths and activity.
+"""Prices from the tape, cut off at what is known: quotes for a broker, marks, and the paths of prices.
 
 - `TapeQuotes` is the market as a broker may see it. Where there are no midpoints, bars say what was observed: each
   its open, and one longer than a minute its close as well; otherwise an order would wait through a whole bar for a
@@ -12,26 +12,21 @@
   that is the first moment at which any price at or after it was known (`_price_known_from`), so a process that
   books it later counts no more. Each valuation reads a little again (`REREAD_MS`), each fill an hour (`LATE_MS`); a
   price that counts twice changes no extreme.
-- `account_activity` is what a deployment did lately: rows of the book with the marks of midnight. The packet shows
-  it, and the guard's caps on losses, orders and rests are checked against it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tapebook.book.materializer import Account, Session, activity_of_session
-from tapebook.book.store import Book
+from tapebook.book.materializer import Account
 from tapebook.broker import MarketListing, OrderBook, Settlement
 from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid
 from tapebook.domain.order import Fill
 from tapebook.domain.position import Position, PriceRange
-from tapebook.domain.run import Activity
-from tapebook.domain.units import DAY, E6, HOUR, MINUTE, SECOND, floor_to_step
+from tapebook.domain.units import E6, HOUR, MINUTE, SECOND
 from tapebook.tape.registry import ASSETS
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick_memory import TickMemory
 
 
 class TapeQuotes(msgspec.Struct, eq=False):
@@ -174,43 +169,28 @@ class PricePath(msgspec.Struct, eq=False):
     def range_before(self, fill: Fill, account: Account) -> PriceRange | None:
         """The prices observed of what a fill changes, until it did; None when there are none."""
         symbol, until = fill.symbol, fill.happened_at
-        moved_at = _position_moved_at(account, symbol)
         again = symbol in self.filled
         self.filled.add(symbol)
-        if moved_at is None:
+        # Mostly it opens something, and which prices were known by then need not be found out.
+        if symbol not in account.portfolio.positions or symbol not in account.open_trades:
             return None
         # From the last valuation on, and what that may lack; an hour of it, for fills are told late.
-        read_from = min(self.valued_at - REREAD_MS, until - LATE_MS)
-        since = moved_at if again else max(moved_at, read_from)
+        since = 0 if again else min(self.valued_at - REREAD_MS, until - LATE_MS)
         tape = self.quotes.tape
-        view = View(_price_known_from(tape, symbol, at=until, now=self.now))
-        quotes = TapeQuotes(tape, view)
+        quotes = TapeQuotes(tape, View(_price_known_from(tape, symbol, at=until, now=self.now)))
         # A liquidation is told at the end of the bar it happened in.
         ended_by = until - 1 if fill.liquidation else until
-        return _observed_range(quotes, symbol, moved_at, since=since, until=until - 1, ended_by=ended_by, view=view)
+        return _observed_range(quotes, account, symbol, since=since, until=until - 1, ended_by=ended_by)
 
     def ranges_until_now(self, account: Account) -> dict[str, PriceRange]:
         """The prices observed of everything that is held, by symbol; without any, a symbol is left out."""
-        now, view, found = self.now, View(self.now), {}
-        read_from = self.valued_at - REREAD_MS
+        now, found = self.now, {}
         for symbol in account.portfolio.positions:
-            moved_at = _position_moved_at(account, symbol)
-            if moved_at is not None:
-                since = moved_at if symbol in self.filled else max(moved_at, read_from)
-                seen = _observed_range(self.quotes, symbol, moved_at, since=since, until=now, ended_by=now, view=view)
-                if seen is not None:
-                    found[symbol] = seen
+            since = 0 if symbol in self.filled else self.valued_at - REREAD_MS
+            seen = _observed_range(self.quotes, account, symbol, since=since, until=now, ended_by=now)
+            if seen is not None:
+                found[symbol] = seen
         return found
-
-
-def _position_moved_at(account: Account, symbol: str) -> int | None:
-    """When a position last moved; None of one that is not held, or has no trade yet."""
-    held = account.portfolio.positions.get(symbol)
-    trade = account.open_trades.get(symbol)
-    if held is None or trade is None:
-        return None
-    # Positions from before a move was noted have moved at their entry, as far as anybody knows.
-    return held.moved_at or trade.entry_tick_at
 
 
 def _price_known_from(tape: Tape, symbol: str, *, at: int, now: int) -> int:
@@ -229,14 +209,20 @@ def _price_known_from(tape: Tape, symbol: str, *, at: int, now: int) -> int:
 
 
 def _observed_range(
-    quotes: TapeQuotes, symbol: str, moved_at: int, *, since: int, until: int, ended_by: int, view: View
+    quotes: TapeQuotes, account: Account, symbol: str, *, since: int, until: int, ended_by: int
 ) -> PriceRange | None:
-    """The lowest and highest price that counts for a position which moved last at a moment."""
+    """The lowest and highest price that counts for a position, from its last move on; None without any, or a trade."""
+    trade = account.open_trades.get(symbol)
+    if trade is None:
+        return None
+    # Positions from before a move was noted have moved at their entry, as far as anybody knows.
+    moved_at = account.portfolio.positions[symbol].moved_at or trade.entry_tick_at
+    since = max(moved_at, since)
     # Midpoints are read from `since` to `until`, bars that ended after `since` and no later than `ended_by`.
     bars = quotes.bars(symbol, since=since + 1 - quotes.bar_ms(symbol), until=ended_by)
     # Of the bars' time all midpoints are needed, to know which of its minutes have any.
     begins = min(since, bars[0].bucket_ts) if bars else since
-    return extremes(bars, quotes.tape.mids(symbol, since=begins, until=until, view=view), moved_at)
+    return extremes(bars, quotes.tape.mids(symbol, since=begins, until=until, view=quotes.view), moved_at)
 
 
 def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> PriceRange | None:
@@ -262,26 +248,3 @@ def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> Pric
         elif not minutes_with_mids.issuperset(range(bar.bucket_ts // MINUTE, last + 1)):
             prices += (bar.low_e8, bar.high_e8)
     return PriceRange(min(prices), max(prices)) if prices else None
-
-
-def _activity_of_seen() -> Callable[[tuple[Session, dict[str, int]]], Activity]:
-    return lambda seen: activity_of_session(*seen)
-
-
-def account_activity(
-    book: Book, tape: Tape, deployment: str, account: Account, *, view: View, memory: TickMemory
-) -> Activity:
-    """The activity of a deployment whose account has been read already."""
-    session = book.session(deployment, account, as_of=view.as_of)
-    for close in session.closes:
-        if close.at > view.as_of:
-            # A clock that was ahead has dated it: no rest after a trade begins in the future.
-            closes = tuple(each for each in session.closes if each.at <= view.as_of)
-            session = msgspec.structs.replace(session, closes=closes)
-            break
-    held = session.held.values()
-    # Most days begin with nothing held.
-    midnight = View(floor_to_step(view.as_of, DAY), view.watermark)
-    marks = position_marks(tape, held, view=midnight) if held else {}
-    # Most decisions are told the session that the one before was told.
-    return memory.last_call(_activity_of_seen)((session, marks))

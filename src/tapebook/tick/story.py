@@ -23,11 +23,15 @@ import msgspec
 
 from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import DeploymentOpened, LedgerPosted, Posting, draft_event
+from tapebook.book.store import Book
+from tapebook.clock import Clock
 from tapebook.context import assemble_packet, packet_of_facts
 from tapebook.decision import EngineAnswer, Limits, move_of_order, reads_facts_alone
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.run import DecisionRun
+from tapebook.log import Leases
 from tapebook.tick.decide import (
+    EngineOfAgent,
     MarketCut,
     PreparedDecision,
     Slot,
@@ -44,19 +48,19 @@ from tapebook.tick.prepare import LEARNING, OptionalReads, gather_situation, wat
 from tapebook.wiring import Rooms
 
 
-def deploy_agent(rooms: Rooms, name: str) -> Deployment:
+def deploy_agent(book: Book, clock: Clock, name: str) -> Deployment:
     """The deployment of an agent's newest version, opened if it is new, moved on if the version is.
 
     The first event of its stream names the version, and the ledger gets its opening deposit.
     """
-    deployment = rooms.book.find_agent(name)
-    seq, now, agent = rooms.book.head(deployment.id), rooms.clock.now(), deployment.agent
-    if rooms.book.deployed_version(deployment.id, seq=seq) != deployment.version:
+    deployment = book.find_agent(name)
+    seq, now, agent = book.head(deployment.id), clock.now(), deployment.agent
+    if book.deployed_version(deployment.id, seq=seq) != deployment.version:
         drafts = [draft_event(now, DeploymentOpened(agent.name, deployment.version, agent.broker))]
         if seq == 0:
             deposit = Posting("deposit", "", agent.starting_cash_usd_e6)
             drafts.append(draft_event(now, LedgerPosted("opening", (deposit,), agent.starting_cash_usd_e6)))
-        rooms.book.append(deployment.id, drafts, expected_seq=seq)
+        book.append(deployment.id, drafts, expected_seq=seq)
     return deployment
 
 
@@ -64,30 +68,33 @@ LearnStep = Callable[[Rooms, Deployment], tuple[str, ...]]
 """Learns what is due, and says why where it could not."""
 
 
-def ask_engine(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+AskEngine = Callable[[EngineOfAgent, PreparedDecision], EngineAnswer]
+"""How an engine is asked: just so (`ask_engine`), or with `ask_with_heartbeat`."""
+
+
+def ask_engine(engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
     """The engine's answer: to the packet, or to its facts while it is not written and the engine needs no more."""
-    engine = rooms.engine(opened.slot.deployment.agent)
+    engine = engine_of(opened.slot.deployment.agent)
     if opened.written is not None or not reads_facts_alone(engine):
         return engine.decide(opened.packet())
-    return engine.decide(packet_of_facts(opened.situation, rooms.memory.packets))
+    return engine.decide(packet_of_facts(opened.situation, opened.caches))
 
 
-def ask_with_heartbeat(rooms: Rooms, opened: PreparedDecision) -> EngineAnswer:
+def ask_with_heartbeat(leases: Leases, engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
     """The engine's answer; while it thinks, the leases in hand get their signs of life."""
-    engine = rooms.engine(opened.slot.deployment.agent)
-    return rooms.leases.call_with_heartbeat(partial(engine.decide, opened.packet()))
-
-
-AskEngine = Callable[[Rooms, PreparedDecision], EngineAnswer]
+    engine = engine_of(opened.slot.deployment.agent)
+    return leases.call_with_heartbeat(partial(engine.decide, opened.packet()))
 
 
 def answer_of(rooms: Rooms, opened: PreparedDecision, ask: AskEngine) -> EngineAnswer:
     """The answer to a decision: the stored one, or what the engine says now, kept if it cannot be computed again."""
-    if answer_key(rooms, opened) is None:
-        return ask(rooms, opened)
-    answer = stored_answer(rooms, opened)
+    if answer_key(opened, rooms.engine) is None:
+        return ask(rooms.engine, opened)
+    answer = stored_answer(
+        opened, engine_of=rooms.engine, replies=rooms.replies, archive=rooms.archive, now=rooms.clock.now()
+    )
     if answer is None:
-        answer = ask(rooms, opened)
+        answer = ask(rooms.engine, opened)
         store_answer(rooms, opened, answer)
     return answer
 

@@ -160,7 +160,8 @@ def test_dry_run_is_said_wherever_it_shows(run: Run, home: str, tmp_path: Path) 
     run("agents", "edit", "btc-5m", "--mode", "dry_run", "--engine", "trend", "--home", copy)
     assert "paper (dry run)" in run("agents", "--home", copy)[1]
     with app.open(copy) as book:
-        slot = Slot(deploy_agent(book._rooms, "btc-5m"), "BTC", book._rooms.clock.now(), trigger="manual")
+        clock = book._rooms.clock
+        slot = Slot(deploy_agent(book._rooms.book, clock, "btc-5m"), "BTC", clock.now(), trigger="manual")
         said = reply("open", "long", 500)
         made = tick(book._rooms, slot, ask=lambda _rooms, _opened: EngineAnswer(said))
         assert made.status == "done"
