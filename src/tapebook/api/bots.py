@@ -19,6 +19,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal, TypedDict, Unpack, get_args
 
 import msgspec
@@ -28,6 +29,7 @@ from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import OrderIntended, draft_event, order_client_id
 from tapebook.book.store import Book
 from tapebook.broker.port import trades_elsewhere
+from tapebook.clock import Clock
 from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
 from tapebook.domain.agent import Deployment
@@ -40,6 +42,7 @@ from tapebook.domain.views import FillView, RecordedRunView, fill_view
 from tapebook.errors import BadInput, StaleWriter, UnknownName
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.explain import run_record_view
+from tapebook.log import Leases
 from tapebook.tick.decide import PreparedDecision, Slot, evaluate_reply, limits_now, record_decision
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.learn import learn_what_is_due
@@ -285,7 +288,10 @@ class Bots(HomePart):
         Without `run` it belongs to the bot's one order in that symbol and on that side. An order ends when all of it is
         filled, or with the fill that is the `last`. A fill that is told behind later ones counts from when it is told.
         """
-        with self._home.write() as rooms, _writing(rooms, agent) as deployment:
+        with (
+            self._home.write() as rooms,
+            _writing(rooms.book, rooms.clock, rooms.home, agent, leases=rooms.leases) as deployment,
+        ):
             moment, known = self._home.moment(at), rooms.book.fill(deployment.id, id)
             size_e8, price_e8 = _units(size, E8, "size"), _units(price, E8, "price")
             if not 0 < len(id) <= LONGEST_ID:
@@ -329,7 +335,7 @@ class Bots(HomePart):
             bots = [each.name for _, each in rooms.book.agents() if trades_elsewhere(each.broker)]
             causes = {}
             for name in [agent] if agent else bots:
-                with _writing(rooms, name) as deployment:
+                with _writing(rooms.book, rooms.clock, rooms.home, name, leases=rooms.leases) as deployment:
                     causes[name] = _learn_all(rooms, deployment)
             return causes
 
@@ -344,11 +350,11 @@ def _learn_all(rooms: Rooms, deployment: Deployment) -> list[str]:
 
 
 @contextmanager
-def _writing(rooms: Rooms, agent: str) -> Iterator[Deployment]:
+def _writing(book: Book, clock: Clock, home: Path, agent: str, *, leases: Leases) -> Iterator[Deployment]:
     """A bot's deployment, opened, whose stream nobody else writes meanwhile."""
-    found = _bot(rooms.book, agent)
-    with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(found.id)):
-        yield deploy_agent(rooms.book, rooms.clock, agent)
+    found = _bot(book, agent)
+    with shared_lock(home), leases.holding(book.stream(found.id)):
+        yield deploy_agent(book, clock, agent)
 
 
 def packet_text_for_bots(packet: Packet) -> str:

@@ -102,7 +102,7 @@ def _lessons_of(rooms: Rooms, run: DecisionRun) -> tuple[str | None, list[views.
     """The hash that joins a run to the note it was told, and all notes it was told; null when that is not known."""
     if not run.packet_sha256 or "lessons" in run.degraded:
         return None, None
-    deployment, seq = deployment_of(rooms, run), run.watermarks.book
+    deployment, seq = deployment_of(rooms.book, run), run.watermarks.book
     if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS, []
     version = PACKET_VERSIONS.get(run.renderer, CURRENT_VERSION)
