@@ -10,7 +10,7 @@ of its bytes, so nothing comes back that is not what was lost.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -51,21 +51,23 @@ class ArchiveRepair(msgspec.Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def compare_archive(rooms: Rooms) -> ArchiveComparison:
+def compare_archive(
+    archive: SpooledArchive, home: Path, references: Iterable[ArchiveReference], *, owner: str
+) -> ArchiveComparison:
     """Looks for every object that a row names, by its name alone; `SpooledArchive.check` reads them.
 
     What is missing of other owners of the database is theirs to be told.
     """
-    stored, whose = rooms.archive.stored_digests(), ("", rooms.config.owner)
+    stored, whose = archive.stored_digests(), ("", owner)
     named, missing = set[bytes](), list[ArchiveReference]()
-    for reference in archive_references(rooms.book_db, rooms.tape_db):
+    for reference in references:
         digest = digest_of_key(reference.key)
         is_new = digest not in stored and digest not in named
         if is_new and reference.owner in whose and len(missing) < _MOST:
             missing.append(reference)
         named.add(digest)
     # The backtests of a home keep their texts in its archive, and lose nothing that cannot be made again.
-    for digest in _digests_of_backtests(rooms.home):
+    for digest in _digests_of_backtests(home):
         named.add(digest)
     return ArchiveComparison(len(named), tuple(missing), len(stored - named))
 
@@ -82,11 +84,12 @@ def _digests_of_backtests(home: Path) -> Iterator[bytes]:
 
 def repair_archive(rooms: Rooms, *, packet_text: PacketText, everything: bool) -> ArchiveRepair:
     """Brings back what is missing; with `everything`, each object is read, and torn or altered ones come back too."""
+    named = archive_references(rooms.book_db, rooms.tape_db)
     if everything:
-        found = rooms.archive.check(archive_references(rooms.book_db, rooms.tape_db))
+        found = rooms.archive.check(named)
         lost = [ArchiveReference(each.key, each.by) for each in found if each.kind != "misplaced"]
     else:
-        lost = list(compare_archive(rooms).missing)
+        lost = list(compare_archive(rooms.archive, rooms.home, named, owner=rooms.config.owner).missing)
     repaired, left = list[str](), list[str]()
     if not lost:
         return ArchiveRepair((), ())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tapebook.archive import Archive, SpooledArchive
+from tapebook.archive import Archive, ArchiveReference, SpooledArchive
 from tapebook.archive.spool import longest_wait_ms
 from tapebook.book.store import Book
 from tapebook.clock import Clock, SystemClock
@@ -15,6 +15,7 @@ from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
 from tapebook.desk.archive_repair import compare_archive
 from tapebook.desk.backup import backup_store
 from tapebook.desk.processes import role_texts, roles_at_work
+from tapebook.desk.verify import archive_references
 from tapebook.domain.agent import is_dry_run
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
@@ -69,6 +70,7 @@ def health_checks(rooms: Rooms, *, thorough: bool = True) -> list[Check]:
     out, and of the ledger only lines that are new since the last look are summed.
     """
     markets = KnownMarkets(rooms.tape, rooms.clock, rooms.config)
+    named = archive_references(rooms.book_db, rooms.tape_db)
     return [
         Check("settings", True, f"{rooms.home / 'tapebook.toml'} (owner {rooms.config.owner})"),
         _private(rooms.home),
@@ -88,7 +90,7 @@ def health_checks(rooms: Rooms, *, thorough: bool = True) -> list[Check]:
         *_leverage(rooms.book, markets),
         _degraded_runs(rooms.book, rooms.tape, rooms.clock),
         _spool(rooms.archive),
-        *([_archive_objects(rooms)] if thorough else []),
+        *([_archive_objects(rooms.archive, rooms.home, named, owner=rooms.config.owner)] if thorough else []),
         _repaired_objects(rooms.archive),
         *_backups(rooms.config, rooms.home),
         _wal(rooms.home),
@@ -342,10 +344,12 @@ def _spool(archive: SpooledArchive) -> Check:
     return Check("spool", False, f"{detail}{why}: see that it can be written, then `tapebook doctor --fix` moves them")
 
 
-def _archive_objects(rooms: Rooms) -> Check:
+def _archive_objects(
+    archive: SpooledArchive, home: Path, references: Iterable[ArchiveReference], *, owner: str
+) -> Check:
     """Whether the archive has what rows name, and how much it has that none does."""
     try:
-        found = compare_archive(rooms)
+        found = compare_archive(archive, home, references, owner=owner)
     except (TapebookError, OSError) as error:
         return Check("objects", False, f"the archive could not be looked through: {error}")
     unnamed = f"; {plural(found.unnamed, 'object')} that no row names" if found.unnamed else ""
