@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from tapebook.broker import BookedAccount, BrokerAccount, BrokerActivity, Settlement
 from tapebook.broker.brokers import paper
+from tapebook.broker.brokers.paper import walked_quietly
 from tapebook.broker.margin import MarginTiers
-from tapebook.broker.simulation import AccountSimulation, MarginWindow, MarginWindows, walked_quietly
+from tapebook.broker.simulation import AccountSimulation, MarginWindow, MarginWindows
 from tapebook.domain.agent import MarginMode
 from tapebook.domain.market import Candle, Mid
 from tapebook.domain.order import Fill, FillRule

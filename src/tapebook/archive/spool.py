@@ -109,8 +109,13 @@ class Segments:
             records += _HEADER.pack(_MAGIC, len(packed), bytes.fromhex(key.rpartition("/")[2])) + packed
         with self._lock:
             try:
-                handle = self._lock_segment()
-                rest = memoryview(records)
+                # A new one when somebody packs the last one just now, or has.
+                if self._handle is not None and not (_has_locked(self._handle) and os.fstat(self._handle).st_nlink):
+                    self._end_segment()
+                if self._handle is None:
+                    self._handle, self._bytes = self._new_segment(), 0
+                    self._close_handle = weakref.finalize(self, os.close, self._handle)
+                handle, rest = self._handle, memoryview(records)
                 while rest:
                     rest = rest[os.write(handle, rest) :]
                 if self._durable:
@@ -156,15 +161,6 @@ class Segments:
     def stray_files(self) -> Iterator[str]:
         """Nothing: what is torn has no name, and a check of the spool says where it is."""
         return iter(())
-
-    def _lock_segment(self) -> int:
-        """The segment to append to, locked; a new one when somebody packs the last one just now, or has."""
-        if self._handle is not None and not (_has_locked(self._handle) and os.fstat(self._handle).st_nlink):
-            self._end_segment()
-        if self._handle is None:
-            self._handle, self._bytes = self._new_segment(), 0
-            self._close_handle = weakref.finalize(self, os.close, self._handle)
-        return self._handle
 
     def _new_segment(self) -> int:
         files.make_folders(self._folder, durable=self._durable)

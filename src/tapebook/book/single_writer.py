@@ -403,7 +403,7 @@ class SingleWriterBook(Book):
         found = [reason for state in self._folds.values() if (reason := state.order_reason(client_id))]
         return found[0] if found else super().order_reason(client_id)
 
-    def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
+    def working_orders(self, deployment: str, *, seq: int | None = None) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""
         return self._folds[deployment].working
 

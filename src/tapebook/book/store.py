@@ -127,7 +127,7 @@ class Book(BookRecords):
         # What a tick asks over and over; marks and decisions that place nothing change none of it.
         self._account_cache = ReadCache(log, _ACCOUNT_KINDS)
         self._owner_cache = ReadCache(log, ev.EVENT_KINDS.values())
-        self._set_back_cache = ReadCache(log, (SET_BACK_KIND,))
+        self._set_backs = ReadCache(log, (SET_BACK_KIND,)).cached_read(self._read_set_backs, owner=owner)
         self._decisions: dict[str, _Decisions] = {}
 
     def stream(self, deployment: str = "") -> Stream:
@@ -202,15 +202,13 @@ class Book(BookRecords):
 
     def set_back_after(self, deployment: str, *, seq: int, as_of: int) -> StreamSetBack | None:
         """The step back of the clock in a stream, up to a sequence number, that follows events of moments after one."""
-        for back in self._set_backs(deployment, seq):
+        for back in self._set_backs(deployment, seq=seq):
             if back.known_before > as_of:
                 return back
         return None
 
-    def _set_backs(self, deployment: str, seq: int) -> list[StreamSetBack]:
-        stream = self._streams[deployment]
-        read = partial(self._log.set_backs, stream, until=seq)
-        return self._set_back_cache.read(deployment, stream, seq=seq, read=read)
+    def _read_set_backs(self, deployment: str, *, seq: int) -> list[StreamSetBack]:
+        return self._log.set_backs(self._streams[deployment], until=seq)
 
     def save_agent(self, profile: AgentProfile, *, at: int, reason: str = "") -> int:
         """Stores a profile as a new version, unless it equals the newest; returns the version."""
@@ -426,19 +424,23 @@ class Book(BookRecords):
         named = f"{', '.join(shown)}{more}"
         raise UnknownName(f"{text!r} begins the ids of {len(found)} runs: {named}; write more of it")
 
-    def working_orders(self, deployment: str) -> list[tuple[Order, bool]]:
-        """Orders that have not ended, oldest first, each with whether the broker has it."""
+    def working_orders(self, deployment: str, *, seq: int | None = None) -> list[tuple[Order, bool]]:
+        """Orders that have not ended, oldest first, each with whether the broker has it.
+
+        `seq` is the head of the stream, from whoever has read it just now.
+        """
 
         def read() -> list[tuple[Order, bool]]:
             rows = self._db.all(QUERIES.working_orders, owner=self.owner, deployment=deployment)
             return [(order_of_row(row), row[10] is not None) for row in rows]
 
-        seq = self.head(deployment)
+        seq = self.head(deployment) if seq is None else seq
         return self._account_cache.read(("working", deployment), self._streams[deployment], seq=seq, read=read)
 
     def has_exposure(self, deployment: str) -> bool:
         """Whether a deployment has an order that has not ended, or holds something."""
-        return bool(self.account(deployment, seq=self.head(deployment)).open_trades or self.working_orders(deployment))
+        seq = self.head(deployment)
+        return bool(self.account(deployment, seq=seq).open_trades or self.working_orders(deployment, seq=seq))
 
     def order_reason(self, client_id: str) -> tuple[str, str, int] | None:
         """The run that placed an order, the reason it gave, and how far it had read the book."""
@@ -464,7 +466,7 @@ class Book(BookRecords):
 
         def read() -> tuple[bool, tuple[Order, ...]]:
             rows = self._db.all(QUERIES.orders_under_way, most=MOST_UNDER_WAY, **where)
-            return bool(self._set_backs(deployment, seq)), tuple([order_of_row(row) for row in rows])
+            return bool(self._set_backs(deployment, seq=seq)), tuple([order_of_row(row) for row in rows])
 
         was_set_back, orders = self._account_cache.read(("under_way", deployment), stream, seq=seq, read=read)
         # Where the clock went back, which orders lie ahead of a moment depends on the moment.
@@ -525,7 +527,7 @@ class Book(BookRecords):
         results = self._db.one(QUERIES.session_results, today=today, until=until, **where)
         return _SessionDay(
             today=today,
-            was_set_back=bool(self._set_backs(deployment, seq)),
+            was_set_back=bool(self._set_backs(deployment, seq=seq)),
             results_usd_e6=results[0] if results else 0,
             fills=self._db.all(QUERIES.session_fills, today=today, until=until, **where),
             intended=tuple([row[0] for row in intended]),

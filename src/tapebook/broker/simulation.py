@@ -21,9 +21,6 @@ last moved:
 
 A symbol nothing was observed of keeps its last mark.
 
-Most of the time nothing happens: one position far from its liquidation, and no order. `walked_quietly` sees that
-without a simulation.
-
 Executions do not wait for the end of their window, so it is checked after them. A bar that becomes known later is
 checked by a later simulation, which begins where this one stopped (`walked_until`).
 
@@ -40,7 +37,6 @@ from tapebook.broker.margin import (
     ListedLeverage,
     MarginTiers,
     covers_initial_margin,
-    is_backed_by_half,
     liquidation_prices,
 )
 from tapebook.broker.matching import GRACE_MS, Match, market_price_e8, match_order
@@ -193,36 +189,6 @@ class MarginWindows:
         if self._fill == "bar_close" or held.moved_at >= bar.end:
             return False
         return self._quotes.bar_alone(held.symbol, begins=bar.bucket_ts, until=self._until) is not None
-
-
-def walked_quietly(booked: BookedAccount) -> int | None:
-    """How far a simulation would check the margin of an account to which nothing happens; None if it has to look.
-
-    The worst prices of all bars are taken at once, and those of a bar in which the position moved whole: what lasts
-    through that lasts through every window.
-    """
-    account, quotes, until = booked.account, booked.quotes, booked.until
-    if booked.orders or len(account.exposures) != 1:
-        return None
-    held, walked = account.exposures[0].position, account.walked_until
-    symbol, moved_at = held.symbol, held.moved_at
-    length = quotes.bar_ms(symbol)
-    start = max(walked, moved_at - moved_at % length)
-    if start % length or quotes.settlement(symbol) is not None:
-        return None
-    funded = max(account.exposures[0].funded_until, walked - FUNDING_WAIT_MS)
-    for hour in range(funded - funded % HOUR + HOUR, until + 1, HOUR):
-        if moved_at < hour and quotes.funding_e12(symbol, hour=hour) is not None:
-            return None
-    end = until - until % length
-    if end <= start:
-        return start
-    bars = quotes.bars(symbol, since=start, until=end)
-    if len(bars) * length != end - start:
-        return None
-    is_long, backing = held.size_e8 > 0, held.margin_usd_e6 if account.margin == "isolated" else account.cash_usd_e6
-    worst = min([bar.low_e8 for bar in bars]) if is_long else max([bar.high_e8 for bar in bars])
-    return end if is_backed_by_half(backing, held, worst) else None
 
 
 class AccountSimulation:

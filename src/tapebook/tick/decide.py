@@ -253,7 +253,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
         marks = {slot.symbol: mid.price_e8}
         for symbol in portfolio.positions.keys() - {slot.symbol}:
             marks[symbol] = seen.marks[symbol]
-    working = book.working_orders(deployment.id)
+    working = book.working_orders(deployment.id, seq=seq)
     view = View(now) if tape_seq is None else View(now, tape_seq)
     delisted = rooms.tape.delisting(slot.symbol, view=view)
     return Limits(

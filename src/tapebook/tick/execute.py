@@ -74,7 +74,7 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     `told` is what a bot says that trades elsewhere; what is booked already is left alone.
     """
     seq = rooms.book.head(deployment.id)
-    found = rooms.book.working_orders(deployment.id)
+    found = rooms.book.working_orders(deployment.id, seq=seq)
     account = rooms.book.account(deployment.id, seq=seq)
     if not told and not account.portfolio.positions and not any(placed for _, placed in found):
         return
@@ -141,7 +141,7 @@ def _booked_account(
 def _booked_now(book: Book, tape: Tape, deployment: Deployment, *, seq: int, now: int) -> BookedAccount:
     """The account as a broker must know it at this moment."""
     account, newest = book.account(deployment.id, seq=seq), book.newest_snapshot(deployment.id, seq=seq)
-    orders, quotes = book.working_orders(deployment.id), TapeQuotes(tape, View(now))
+    orders, quotes = book.working_orders(deployment.id, seq=seq), TapeQuotes(tape, View(now))
     return _booked_account(account, deployment, newest, orders=orders, quotes=quotes, until=now)
 
 
@@ -353,7 +353,8 @@ def execute_orders(rooms: Rooms, deployment: Deployment) -> None:
     if rooms.book.flatten_due(deployment.id):
         flatten_symbols(rooms, deployment)
     # Read behind the head, so that whoever else places them is noticed.
-    seq, found = rooms.book.head(deployment.id), rooms.book.working_orders(deployment.id)
+    seq = rooms.book.head(deployment.id)
+    found = rooms.book.working_orders(deployment.id, seq=seq)
     if not found:
         return
     working = [order for order, placed in found if placed]

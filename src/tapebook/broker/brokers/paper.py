@@ -4,15 +4,49 @@ What happens to an account is a function of the account, its orders and the tape
 and gets the same answer. Each question is one simulation (`broker/simulation.py`): orders meet observations and pay
 for their size (`matching`), need margin and may be liquidated (`margin`). An order has been handed over when the book
 says so, and has been taken out of the market when the book has written that.
+
+Most of the time nothing happens: one position far from its liquidation, and no order. `walked_quietly` sees that
+without a simulation.
 """
 
-from tapebook.broker.margin import MarginTiers, listed_increments
+from tapebook.broker.margin import MarginTiers, is_backed_by_half, listed_increments
 from tapebook.broker.port import BookedAccount, BrokerActivity, MarketListing, OpenOrder, OrderState, PaperTerms
-from tapebook.broker.simulation import AccountSimulation, walked_quietly
+from tapebook.broker.simulation import FUNDING_WAIT_MS, AccountSimulation
 from tapebook.domain.order import Increments, Order, OrderEnd
 from tapebook.domain.position import Portfolio
+from tapebook.domain.units import HOUR
 
 _RESTING, _NEVER_SEEN, _CANCELLED = OrderState("resting"), OrderState("never seen"), OrderState("cancelled")
+
+
+def walked_quietly(booked: BookedAccount) -> int | None:
+    """How far a simulation would check the margin of an account to which nothing happens; None if it has to look.
+
+    The worst prices of all bars are taken at once, and those of a bar in which the position moved whole: what lasts
+    through that lasts through every window.
+    """
+    account, quotes, until = booked.account, booked.quotes, booked.until
+    if booked.orders or len(account.exposures) != 1:
+        return None
+    held, walked = account.exposures[0].position, account.walked_until
+    symbol, moved_at = held.symbol, held.moved_at
+    length = quotes.bar_ms(symbol)
+    start = max(walked, moved_at - moved_at % length)
+    if start % length or quotes.settlement(symbol) is not None:
+        return None
+    funded = max(account.exposures[0].funded_until, walked - FUNDING_WAIT_MS)
+    for hour in range(funded - funded % HOUR + HOUR, until + 1, HOUR):
+        if moved_at < hour and quotes.funding_e12(symbol, hour=hour) is not None:
+            return None
+    end = until - until % length
+    if end <= start:
+        return start
+    bars = quotes.bars(symbol, since=start, until=end)
+    if len(bars) * length != end - start:
+        return None
+    is_long, backing = held.size_e8 > 0, held.margin_usd_e6 if account.margin == "isolated" else account.cash_usd_e6
+    worst = min([bar.low_e8 for bar in bars]) if is_long else max([bar.high_e8 for bar in bars])
+    return end if is_backed_by_half(backing, held, worst) else None
 
 
 class PaperBroker:
