@@ -7,7 +7,8 @@ of its bucket. Rows that left for the archive are read from there (`retention.py
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
@@ -51,7 +52,7 @@ from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
 from tapebook.tape.registry import DelistingTable, Registry, commits_of_records
 from tapebook.tape.retention import ArchivedRows, FetchObject
-from tapebook.tape.seals import SealWriter, commit_checksum
+from tapebook.tape.seals import Seal, SealWriter, commit_checksum
 from tapebook.tape.source import SourceAdapter, SourceProblem
 from tapebook.tape.view import (
     NO_WATERMARK,
@@ -107,6 +108,7 @@ class Tape:
         self._kinds: dict[str, SubjectKind] = {}
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
+        self._marks: tuple[Seal | None, dict[int, set[int]]] = (None, {})
         self._delisting_table = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
@@ -612,7 +614,7 @@ class Tape:
         except KeyError:
             rows = rows_to_insert(family, facts, self._number_symbols(symbols_in(facts)), place)
         # In order of their key, as they lie in the table and in its checksum; of equal keys the first stays first.
-        rows.sort(key=family.place_of)
+        family.sort_rows(rows)
         new = written = self._db.many(family.queries.add, rows)
         sealed = rows
         if new < len(rows):
@@ -637,18 +639,37 @@ class Tape:
 
         Hours of imported minutes are rolled up as they are read; only where a bar is stored it must follow.
         """
-        minutes = [(row[1], CANDLES.bucket_of(row[2:])) for row in rows if row[2] == _MINUTE_SEC]
-        if not minutes:
-            return
-        hours = {(number, bucket - bucket % HOUR) for number, bucket in minutes}
-        if not are_new:
-            first, last = (CANDLES.chunk(pick(at for _, at in minutes), _MINUTE_SEC) for pick in (min, max))
-            found = self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq)
-            hours = {(number, hour) for number, hour in found}
-        if place.assumed:
+        # Behind chunk and symbol, a row begins with the length of its bar and its bucket.
+        bucket_of = itemgetter(3)
+        minutes = sorted([row for row in rows if row[2] == _MINUTE_SEC], key=bucket_of)
+        numbers: dict[int, set[int]] = {}
+        for bucket, group in groupby(minutes, bucket_of):
+            numbers.setdefault(bucket - bucket % HOUR, set()).update(map(itemgetter(1), group))
+        # As long as an hour runs nobody rolls it up, so its mark need not name the newest commit of its minutes:
+        # it is written once, and the table is sealed once, not with the bars of every minute.
+        for hour in numbers:
+            if hour + HOUR > place.known_at:
+                numbers[hour] -= self._marked_hours().get(hour, set())
+        hours = {(number, hour) for hour in numbers for number in numbers[hour]}
+        if hours and not are_new:
+            first, last = (CANDLES.chunk(bucket_of(minutes[at]), _MINUTE_SEC) for at in (0, -1))
+            hours &= set(self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq))
+        if hours and place.assumed:
             hours &= self._stored_hours(hours)
-        self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
-        self._seals.mark_changed("tape_unrolled_hours")
+        if hours:
+            self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
+            self._seals.mark_changed("tape_unrolled_hours")
+
+    def _marked_hours(self) -> dict[int, set[int]]:
+        """The symbols whose hours are to be rolled up, by hour."""
+        # A cache: the checksum of their table tells whether anybody has changed it since.
+        seal = self._seals.table_seal("tape_unrolled_hours")
+        if seal is None or seal != self._marks[0]:
+            found: dict[int, set[int]] = {}
+            for number, hour in self._db.all(_QUERIES.marked_hours):
+                found.setdefault(hour, set()).add(number)
+            self._marks = seal, found
+        return self._marks[1]
 
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
