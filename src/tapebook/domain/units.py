@@ -183,7 +183,10 @@ def floats_to_e8(numbers: Collection[float]) -> list[int] | None:
 
 def decimal_text(value: int, unit: int, digits: int) -> str:
     """An integer of `unit` as text with exactly `digits` decimals: never a float on the way."""
-    shifted = divide_half_even(value * 10**digits, unit)
+    # What `divide_half_even` does, written out: a packet writes dozens, and no unit is negative.
+    shifted, remainder = divmod(value * 10**digits, unit)
+    if 2 * remainder > unit or (2 * remainder == unit and shifted % 2):
+        shifted += 1
     if not digits:
         return str(shifted)
     # Zeros are put behind the sign.

@@ -31,6 +31,9 @@ _LEFT = -1
 _COMMITS = ("tape_commits", 0, 0)
 _ALL = 2**62
 
+HOUR_MARKS = "tape_unrolled_hours"
+"""The table of hours that are to be rolled up."""
+
 BY_COMMIT = {
     "tape_gaps": _QUERIES.tape_gaps,
     "tape_delistings": _QUERIES.tape_delistings,
@@ -44,7 +47,7 @@ BY_ROW = {
 WHOLE = {
     "tape_symbols": _QUERIES.tape_symbols,
     "tape_channels": _QUERIES.tape_channels,
-    "tape_unrolled_hours": _QUERIES.tape_unrolled_hours,
+    HOUR_MARKS: _QUERIES.tape_unrolled_hours,
     "tape_problems": _QUERIES.tape_problems,
     "tape_quarantine": _QUERIES.tape_quarantine,
     # The snapshot that a migration wrote, whose checksum it brought along.

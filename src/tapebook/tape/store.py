@@ -7,8 +7,8 @@ of its bucket. Rows that left for the archive are read from there (`retention.py
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from itertools import repeat
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
@@ -30,7 +30,7 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
-from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
+from tapebook.domain.units import DAY, MINUTE, SECOND
 from tapebook.log.store import AcceptSetBack, LogClock, is_clock_set_back
 from tapebook.tape.bars import BAR_LENGTHS, bars_of_length, is_finest, newest_bar, roll_up, stored_lengths_dividing
 from tapebook.tape.families import (
@@ -47,12 +47,12 @@ from tapebook.tape.families import (
     rows_to_insert,
     symbols_in,
 )
-from tapebook.tape.gaps import GapTable
+from tapebook.tape.gaps import GapTable, HourMarks
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
 from tapebook.tape.registry import DelistingTable, Registry, commits_of_records
 from tapebook.tape.retention import ArchivedRows, FetchObject
-from tapebook.tape.seals import Seal, SealWriter, commit_checksum
+from tapebook.tape.seals import HOUR_MARKS, SealWriter, commit_checksum
 from tapebook.tape.source import SourceAdapter, SourceProblem
 from tapebook.tape.view import (
     NO_WATERMARK,
@@ -108,7 +108,7 @@ class Tape:
         self._kinds: dict[str, SubjectKind] = {}
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
-        self._marks: tuple[Seal | None, dict[int, set[int]]] = (None, {})
+        self._hour_marks = HourMarks(db)
         self._delisting_table = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
@@ -160,7 +160,7 @@ class Tape:
         """Writes the bars of hours that were rolled up, and forgets in one transaction that these were to be."""
         with self._db.transaction():
             self._seals = SealWriter(self._db)
-            self._seals.mark_changed("tape_unrolled_hours")
+            self._seals.mark_changed(HOUR_MARKS)
             for each in rolled:
                 where = {"symbol_id": self._id(each.symbol), "hour_ts": each.hour_ts, "seq": each.seq}
                 self._db.execute(_QUERIES.unmark_hour, **where)
@@ -580,10 +580,11 @@ class Tape:
             rows = self._cold.add_archived(rows, notes, family, query=family.queries.between, **where)
         if len(set(map(family.bucket_of, rows))) < len(rows):
             rows = list({row[: family.key_width]: row for row in rows}.values())
-        facts, make = [], family.make
-        for row in rows:
-            facts.append(make(symbol, *row[:-1]))
-        return facts
+        if not rows:
+            return []
+        # Column by column, and without whether chunks have left, which stands last: a packet reads hundreds of rows.
+        *columns, _ = zip(*rows, strict=True)
+        return list(map(family.make, repeat(symbol), *columns))
 
     def _id(self, symbol: str) -> int | None:
         """A symbol's number."""
@@ -639,37 +640,12 @@ class Tape:
 
         Hours of imported minutes are rolled up as they are read; only where a bar is stored it must follow.
         """
-        # Behind chunk and symbol, a row begins with the length of its bar and its bucket.
-        bucket_of = itemgetter(3)
-        minutes = sorted([row for row in rows if row[2] == _MINUTE_SEC], key=bucket_of)
-        numbers: dict[int, set[int]] = {}
-        for bucket, group in groupby(minutes, bucket_of):
-            numbers.setdefault(bucket - bucket % HOUR, set()).update(map(itemgetter(1), group))
-        # As long as an hour runs nobody rolls it up, so its mark need not name the newest commit of its minutes:
-        # it is written once, and the table is sealed once, not with the bars of every minute.
-        for hour in numbers:
-            if hour + HOUR > place.known_at:
-                numbers[hour] -= self._marked_hours().get(hour, set())
-        hours = {(number, hour) for hour in numbers for number in numbers[hour]}
-        if hours and not are_new:
-            first, last = (CANDLES.chunk(bucket_of(minutes[at]), _MINUTE_SEC) for at in (0, -1))
-            hours &= set(self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq))
+        hours = self._hour_marks.hours_to_mark(rows, place, are_new=are_new, seal=self._seals.table_seal(HOUR_MARKS))
         if hours and place.assumed:
             hours &= self._stored_hours(hours)
         if hours:
             self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
-            self._seals.mark_changed("tape_unrolled_hours")
-
-    def _marked_hours(self) -> dict[int, set[int]]:
-        """The symbols whose hours are to be rolled up, by hour."""
-        # A cache: the checksum of their table tells whether anybody has changed it since.
-        seal = self._seals.table_seal("tape_unrolled_hours")
-        if seal is None or seal != self._marks[0]:
-            found: dict[int, set[int]] = {}
-            for number, hour in self._db.all(_QUERIES.marked_hours):
-                found.setdefault(hour, set()).add(number)
-            self._marks = seal, found
-        return self._marks[1]
+            self._seals.mark_changed(HOUR_MARKS)
 
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)
