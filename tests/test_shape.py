@@ -32,7 +32,7 @@ SMALL_FILE = 60
 MOST_FILES = 30
 # A module here is loaded by its name, so that it has no importer, or only another of the folder that builds on it.
 ADAPTER_FOLDERS = ("archives", "brokers", "embedders", "engines", "exporters", "indexes", "models", "reflectors")
-CACHE_WORD = re.compile(r"lru_cache|cache|cached_property|LastCall|SlidingMap")
+CACHE_WORD = re.compile(r"lru_cache|cache|cached_property|LastCall")
 CACHE = re.compile(rf"\b({CACHE_WORD.pattern})\b(?!\.)")
 
 

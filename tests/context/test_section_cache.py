@@ -117,3 +117,18 @@ def test_whatever_was_drawn_before_leaves_no_trace(asked: list[Any], moves: bool
     panel = SectionCache(layout)
     for view, cap in asked:
         assert panel.render(view, cap=cap) == SectionCache(layout).render(view, cap=cap)
+
+
+TAPES = st.lists(st.sampled_from([("a", "1"), ("b", "2"), ("a", "2")]), min_size=1, max_size=20)
+
+
+@given(TAPES, st.integers(1, 6), st.lists(st.integers(0, 2), max_size=12))
+def test_windows_that_move_on_stand_still_or_jump_are_drawn_as_anew(
+    tape: list[Any], width: int, steps: list[int]
+) -> None:
+    layout = Counted(oldest_first=True, by_item=True).layout
+    panel, at = SectionCache(layout), 0
+    for step in steps:
+        at += step
+        view = ("t", tuple(tape[at : at + width]))
+        assert panel.render(view) == SectionCache(layout).render(view)

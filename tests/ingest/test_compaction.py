@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tapebook.ingest.compaction import Compaction, Watchlists, retention_by_chan
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.tape.families import ALL_FAMILIES, CANDLES
 from tapebook.tape.retention import retire_rows
+from tapebook.tape.seals import UnsealedCounts, check_tape
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 from tests.db.places import sql
@@ -191,3 +193,55 @@ def test_every_decision_replays_after_all_rows_have_left(tmp_path: Path, demo_mi
     with app.open(home) as book:
         report = book.replay()
     assert report.checked > 10 and report.equal == report.checked
+
+
+def bar(symbol: str, at: int, high: int = 900) -> Candle:
+    return Candle(symbol, 60, at, 500, high, 100, 300, 1.0, 2.0, 3)
+
+
+def is_whole(rooms: Rooms) -> bool:
+    counts = UnsealedCounts()
+    return not list(check_tape(rooms.tape_db, anchored={}, counts=counts, progress=lambda table, rows: None))
+
+
+def test_a_running_hour_is_marked_and_sealed_once(rooms: Rooms, clock: VirtualClock) -> None:
+    tidied(rooms, clock, BORN + 4 * HOUR + MINUTE)
+    marks, written = sql("SELECT symbol_id, hour_ts, seq FROM tape_unrolled_hours ORDER BY symbol_id"), []
+    seal = sql("SELECT rows_sealed, digest FROM tape_seals WHERE table_name = 'tape_unrolled_hours'")
+    for minute in range(4):
+        clock.advance(BORN + (4 * 60 + minute + 1) * MINUTE)
+        rooms.tape.commit([bar("BTC", BORN + (4 * 60 + minute) * MINUTE)])
+        rooms.tape.commit([bar("ETH", BORN + (4 * 60 + minute) * MINUTE)])
+        written.append((rooms.tape_db.all(marks), rooms.tape_db.all(seal)))
+    assert len(written[0][0]) == 2 and written == written[:1] * 4 and is_whole(rooms)
+    # The bar of its last minute comes when the hour is over: from then on a mark names the newest commit.
+    clock.advance(BORN + 5 * HOUR + 1)
+    rooms.tape.commit([bar("ETH", BORN + 5 * HOUR - MINUTE)])
+    assert rooms.tape_db.all(marks)[1][2] == rooms.tape.head()[0] and is_whole(rooms)
+    clock.advance(BORN + 5 * HOUR + MINUTE)
+    read = rooms.tape.unrolled_hours(before=BORN + 5 * HOUR)
+    rooms.tape.commit([bar("ETH", BORN + 5 * HOUR - 2 * MINUTE)])
+    rooms.tape.commit_hours([], rolled=read)
+    left = rooms.tape.unrolled_hours(before=FOREVER)
+    assert [each.symbol for each in left] == ["ETH"], "what came after the hour was read is not forgotten"
+    assert is_whole(rooms)
+
+
+def test_an_hour_that_another_process_rolled_up_is_marked_again(rooms: Rooms, clock: VirtualClock) -> None:
+    tidied(rooms, clock, BORN + 4 * HOUR + MINUTE)
+    rooms.tape.commit([bar("BTC", BORN + 4 * HOUR)])
+    with closing(Rooms(rooms.home, clock=clock)) as other:
+        other.tape.commit([bar("ETH", BORN + 4 * HOUR)])
+        other.tape.commit_hours([], rolled=other.tape.unrolled_hours(before=FOREVER))
+    assert not rooms.tape.unrolled_hours(before=FOREVER)
+    rooms.tape.commit([bar("BTC", BORN + 4 * HOUR + MINUTE), bar("ETH", BORN + 4 * HOUR + MINUTE)])
+    assert [each.symbol for each in rooms.tape.unrolled_hours(before=FOREVER)] == ["BTC", "ETH"] and is_whole(rooms)
+
+
+def test_a_mark_of_a_commit_that_failed_is_not_taken_for_written(rooms: Rooms, clock: VirtualClock) -> None:
+    tidied(rooms, clock, BORN + 4 * HOUR + MINUTE)
+    rooms.tape.commit([bar("BTC", BORN + 4 * HOUR)])
+    with broken(rooms, FULL), pytest.raises(StoreFailed):
+        rooms.tape.commit([bar("ETH", BORN + 4 * HOUR)])
+    rooms.tape.commit([bar("ETH", BORN + 4 * HOUR)])
+    assert [each.symbol for each in rooms.tape.unrolled_hours(before=FOREVER)] == ["BTC", "ETH"] and is_whole(rooms)

@@ -9,7 +9,7 @@ from tapebook.db import Database, Row
 from tapebook.db.database import _migration_files
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.units import HOUR, MINUTE
-from tapebook.tape.families import CANDLES, FAMILY_OF_TYPE, MIDS, Family
+from tapebook.tape.families import ALL_FAMILIES, CANDLES, FAMILY_OF_TYPE, MIDS, Family
 from tapebook.tape.store import MIGRATIONS, Tape
 from tapebook.tape.view import View
 from tests.db.places import sql
@@ -37,6 +37,29 @@ def test_a_fact_a_row_and_a_question_agree_on_the_chunk(places: list[tuple[int, 
         family = FAMILY_OF_TYPE[type(facts[0])]
         rows = [(-1, 1, *msgspec.structs.astuple(fact)[family.own], 0, 0, 1) for fact in facts]
         assert [family.chunk_of(row) for row in rows] == family.chunks(facts)
+
+
+@given(st.data())
+def test_rows_of_a_frame_and_of_many_moments_stand_in_the_order_of_their_key(data: st.DataObject) -> None:
+    family = data.draw(st.sampled_from(ALL_FAMILIES))
+    moments = data.draw(st.integers(1, 2))
+    # Chunk, symbol, and the key of a fact; what follows tells rows of one key apart.
+    places = st.tuples(st.just(1), st.integers(1, 9), *[st.integers(1, moments)] * family.key_width)
+    rows = [(*place, number) for number, place in enumerate(data.draw(st.lists(places, max_size=30)))]
+    expected = sorted(rows, key=lambda row: row[: 2 + family.key_width])
+    family.sort_rows(rows)
+    assert rows == expected, "of equal keys the first stays first"
+
+
+VOLUMES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 9), st.sampled_from([-0.0, 0.0]))
+
+
+@given(st.lists(st.tuples(VOLUMES, VOLUMES), min_size=1, max_size=9))
+def test_exact_values_are_floats_and_never_zero_below_zero(volumes: list[tuple[float, float]]) -> None:
+    rows: list[Row] = [(1, 1, 60, 0, 5, 9, 1, 3, base, quote, 3, 0, 0, 1) for base, quote in volumes]
+    exact = CANDLES.exact_values(rows)
+    expected = [(*row[:8], float(row[8]) + 0.0, float(row[9]) + 0.0, *row[10:]) for row in rows]
+    assert list(map(repr, exact)) == list(map(repr, expected))
 
 
 def old_rows(family: Family, facts: list[Observation], *, seq: int) -> list[Row]:

@@ -23,7 +23,6 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import astuple
 
-from tapebook.domain.cache import SlidingMap
 from tapebook.domain.packet import Section
 from tapebook.domain.text import PIECE, QUOTES, sanitise, truncate, truncate_to_tokens
 from tapebook.domain.units import E6, decimal_text, divide_half_even, short_price
@@ -83,7 +82,10 @@ def plain_line(text: str, most: int) -> str:
         seen = sanitise(seen)
     seen = " ".join(seen.translate(QUOTES).split())
     # A token has a character at least, so what is so short is never too long.
-    return seen if len(seen) <= most // CHARACTERS_PER_TOKEN else truncate_between_words(seen, most)
+    tokens = most // CHARACTERS_PER_TOKEN
+    if len(seen) <= tokens or (len(seen) <= most and len(PIECE.findall(seen)) <= tokens):
+        return seen
+    return truncate_between_words(seen, most)
 
 
 def truncate_between_words(seen: str, most: int) -> str:
@@ -282,7 +284,8 @@ class SectionHeading(msgspec.Struct, frozen=True, gc=False):
 def make_heading(title: str, shown: int = 0, dropped: int = 0) -> SectionHeading:
     """The heading of a title, with how much was left out."""
     text = f"## {title} ({shown} of {shown + dropped} shown)" if dropped else f"## {title}"
-    return SectionHeading(title, text, line_cost(text), b',"title":%b}' % encode_row(title))
+    cost = count_shape_pieces(text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
+    return SectionHeading(title, text, cost, b',"title":%b}' % encode_row(title))
 
 
 @lru_cache(maxsize=512)
@@ -339,7 +342,7 @@ def render_written(
     if tokens > room:
         total, newest_last = len(rows), layout.oldest_first
         # Counted as the heading looks when almost all is shown: the longest it can get.
-        left = room - line_cost(f"## {head.title} ({total} of {total} shown)")
+        left = room - make_heading(f"{head.title} ({total} of {total} shown)").tokens
         count = count_fitting(reversed(costs) if newest_last else costs, left)
         shown = slice(total - count, None) if newest_last else slice(count)
         rows, lines, contents, dropped = rows[shown], lines[shown], contents[shown], total - count
@@ -377,7 +380,7 @@ class SectionCache(Generic[Source]):
         # Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
         self._make: Callable[[Any], Sequence[Any]] = layout.rows
         if layout.by_item:
-            self._make = SlidingMap(self._write) if layout.oldest_first else self._write_new
+            self._make = self._write_moved if layout.oldest_first else self._write_new
         self._written: dict[Any, WrittenRow] = {}
         self.kept = _NOTHING_CACHED
 
@@ -409,15 +412,20 @@ class SectionCache(Generic[Source]):
         self.kept = _CachedSection(seen, head, room, made, drawn)
         return drawn
 
-    def _write(self, items: tuple[Any, ...]) -> list[WrittenRow]:
-        return write_rows(self._layout, self._layout.rows(items))
+    def _write_moved(self, items: tuple[Any, ...]) -> list[WrittenRow]:
+        """What is written for the items of a window; when it has moved on by one, the new one alone is written."""
+        kept, layout = self.kept, self._layout
+        # One item is compared first: most windows that differ have not just moved.
+        if items and len(kept.made) > 1 and kept.seen[1] == items[0] and kept.seen[1:] == items[:-1]:
+            return [*kept.made[1:], *write_rows(layout, layout.rows(items[-1:]))]
+        return write_rows(layout, layout.rows(items))
 
     def _write_new(self, items: tuple[Any, ...]) -> list[WrittenRow]:
         """What is written for each item; of those that were written lately nothing is written again."""
         known = self._written if len(self._written) <= MOST_WRITTEN else {}
         new = tuple([item for item in items if item not in known])
         if new:
-            known.update(zip(new, self._write(new), strict=True))
+            known.update(zip(new, write_rows(self._layout, self._layout.rows(new)), strict=True))
             self._written = known
         return [known[item] for item in items]
 

@@ -121,8 +121,8 @@ class SqliteDatabase:
             # An error undoes a transaction. A savepoint in it would copy every page before it is changed.
             with nullcontext() if self._connection.in_transaction else self._connection:
                 if wide and whole:
-                    values, step = list(chain.from_iterable(given[:whole])), width * ROWS_AT_ONCE
-                    blocks = (values[start : start + step] for start in range(0, len(values), step))
+                    starts = range(0, whole, ROWS_AT_ONCE)
+                    blocks = (tuple(chain.from_iterable(given[at : at + ROWS_AT_ONCE])) for at in starts)
                     self._connection.executemany(wide, blocks).fetchall()
                 self._connection.executemany(query.sqlite, given[whole:]).fetchall()
         except _ERRORS as error:

@@ -1,4 +1,4 @@
-"""Caches of one pure function each: the result of the last call, and the results over a sliding window.
+"""Caches of one pure function each: the result of the last call.
 
 Consecutive ticks show almost the same values, and comparing an argument with the last one is much cheaper than
 computing the result again, above all when both are one object. A cache is invalidated by any argument that differs
@@ -8,7 +8,7 @@ Equal arguments must give equal results: a function that tells 1 from True or 1.
 may share a cache, since argument and result are one tuple that is read and replaced at once.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 Argument = TypeVar("Argument")
@@ -45,25 +45,3 @@ class LastCalls:
         if found is None:
             found = self._calls[make, *key] = LastCall(make())
         return found
-
-
-class SlidingMap(Generic[Argument, Result]):
-    """A pure function of the items of a window, one result each; when it has moved on by one, of the new one alone."""
-
-    __slots__ = ("_kept", "_make")
-
-    def __init__(self, make: Callable[[tuple[Argument, ...]], Sequence[Result]]) -> None:
-        self._make = make
-        self._kept: tuple[tuple[Argument, ...], tuple[Result, ...]] = ((), ())
-
-    def __call__(self, items: tuple[Argument, ...]) -> tuple[Result, ...]:
-        before, made = self._kept
-        if before is items or before == items:
-            return made
-        # One item is compared first: most windows that differ have not just moved.
-        if len(before) > 1 and items and before[1] == items[0] and before[1:] == items[:-1]:
-            made = (*made[1:], *self._make(items[-1:]))
-        else:
-            made = tuple(self._make(items))
-        self._kept = (items, made)
-        return made

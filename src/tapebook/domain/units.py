@@ -167,7 +167,9 @@ def _float_to_units(number: float, unit: int) -> int | None:
 
 def floats_to_e8(numbers: Collection[float]) -> list[int] | None:
     """Floats as what `to_e8` would give for the texts they were read from; None when the texts must be asked."""
-    values = [number * E8 for number in numbers]
+    # A float times a float: an integer would be turned into one for each of a thousand.
+    unit = float(E8)
+    values = [number * unit for number in numbers]
     # A number that is none can pass this comparison, and not the next one.
     if not values or not (min(values) >= _LEAST_FLOAT and max(values) < _MOST_FLOAT):
         return None
@@ -181,7 +183,10 @@ def floats_to_e8(numbers: Collection[float]) -> list[int] | None:
 
 def decimal_text(value: int, unit: int, digits: int) -> str:
     """An integer of `unit` as text with exactly `digits` decimals: never a float on the way."""
-    shifted = divide_half_even(value * 10**digits, unit)
+    # What `divide_half_even` does, written out: a packet writes dozens, and no unit is negative.
+    shifted, remainder = divmod(value * 10**digits, unit)
+    if 2 * remainder > unit or (2 * remainder == unit and shifted % 2):
+        shifted += 1
     if not digits:
         return str(shifted)
     # Zeros are put behind the sign.

@@ -63,7 +63,9 @@ class Family:
         # Bucket, granularity and venue stand first in a fact, before what it says.
         self.key_width = 1 + sum(name in _KEY_FIELDS for name in own)
         # Where a row stands: its chunk, its symbol, and what is the key of a fact.
-        self.place_of: Callable[[Row], tuple[Any, ...]] = itemgetter(*range(2 + self.key_width))
+        self._place_of: Callable[[Row], tuple[Any, ...]] = itemgetter(*range(2 + self.key_width))
+        # What is alike in all rows of a frame; nothing where one has several rows of a symbol.
+        self._frame_columns = () if "venue" in own else tuple(range(2, 2 + self.key_width))
         self.key_of: Callable[[Row], tuple[Any, ...]] = itemgetter(*range(2 + self.key_width), -3)
         kinds = {field.name: field.type for field in msgspec.structs.fields(fact)}
         floats = [2 + place for place, name in enumerate(own) if kinds[name] is float]
@@ -88,11 +90,22 @@ class Family:
         if self._floats is None:
             return rows
         floats, first, last = self._floats, self._floats.start, self._floats.stop
+        # Of a thousand rows nearly always none is another: the columns are asked before a row is built anew.
+        columns = [list(map(itemgetter(at), rows)) for at in range(first, last)]
+        if all(set(map(type, column)) == {float} and 0.0 not in column for column in columns):
+            return rows
         try:
             return [(*row[:first], *[value + 0.0 for value in row[floats]], *row[last:]) for row in rows]
         except TypeError:
             # A damaged row holds something else; it stays what it is.
             return rows
+
+    def sort_rows(self, rows: list[Row]) -> None:
+        """Puts rows in the order of their key; of equal keys the first stays first."""
+        # Rows of one moment are told apart by their symbol, and a number sorts in an eighth of the time.
+        columns = self._frame_columns
+        is_frame = bool(columns) and all(len(set(map(itemgetter(column), rows))) == 1 for column in columns)
+        rows.sort(key=itemgetter(1) if is_frame else self._place_of)
 
     def chunks(self, facts: Sequence[Observation]) -> list[int]:
         """The chunk each fact lies in: written out, for there are thousands at once."""
@@ -164,11 +177,12 @@ def rows_to_insert(
     if family is MIDS:
         return [row for fact in facts for row in _mid_rows(fact, ids, place)]
     singles = cast("Sequence[Observation]", facts)
-    own, values, seq = family.own, msgspec.structs.astuple, place.seq
+    own, values, seq = family.own, map(msgspec.structs.astuple, singles), place.seq
     known_at = map(place.assumed, singles) if place.assumed else repeat(place.known_at)
+    # The symbol is the first field of every fact.
     return [
-        (chunk, ids[fact.symbol], *values(fact)[own], 0, known, seq)
-        for fact, chunk, known in zip(singles, family.chunks(singles), known_at, strict=False)
+        (chunk, ids[fact[0]], *fact[own], 0, known, seq)
+        for fact, chunk, known in zip(values, family.chunks(singles), known_at, strict=False)
     ]
 
 

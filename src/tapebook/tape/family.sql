@@ -36,7 +36,7 @@ SELECT (
 -- name: between
 -- A symbol's rows from one moment to another, every revision known, each with whether rows of these chunks have left for
 -- the archive. The chunks there are get stepped through, so the cost follows the length of the stretch and not the number
--- of symbols.
+-- of symbols. Mostly no clock has gone back, which is asked once, not for every row.
 WITH RECURSIVE chunks (number) AS (
     SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk
     UNION ALL
@@ -48,9 +48,9 @@ SELECT {fields}, EXISTS (
         AND tape_archived.chunk >= :first_chunk AND tape_archived.chunk <= :last_chunk) FROM chunks
 JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
 WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
-    AND NOT EXISTS (
+    AND (NOT EXISTS (SELECT 1 FROM tape_set_backs) OR NOT EXISTS (
         SELECT 1 FROM tape_set_backs backs
-        WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
+        WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at))
 ORDER BY bucket_ts, seq, revision;
 
 -- name: page

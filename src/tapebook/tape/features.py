@@ -175,8 +175,11 @@ def liquidity_profile(books: Sequence[Liquidity], *, as_of: int) -> LiquidityPro
         if newest.bucket_ts - DAY <= book.bucket_ts < newest.bucket_ts:
             rounds.setdefault(book.bucket_ts // ROUND_MS, book)
     earlier = rounds.values()
-    spread = _ratio_to_median(newest.spread_bps, list(map(attrgetter("spread_bps"), earlier)))
-    depth = _ratio_to_median(newest.depth_usd_100bps, list(map(attrgetter("depth_usd_100bps"), earlier)))
+    ratios: list[float | None] = []
+    for figure in (attrgetter("spread_bps"), attrgetter("depth_usd_100bps")):
+        middle = median(map(figure, earlier)) if len(earlier) >= LEAST_BOOKS else 0.0
+        ratios.append(figure(newest) / middle if middle > 0 else None)
+    spread, depth = ratios
     return LiquidityProfile(
         symbol=newest.symbol,
         as_of=as_of,
@@ -197,11 +200,6 @@ def liquidity_regime(depth_ratio: float) -> LiquidityRegime:
     if depth_ratio < THIN_RATIO:
         return "thin"
     return "deep" if depth_ratio > DEEP_RATIO else "normal"
-
-
-def _ratio_to_median(newest: float, earlier: Sequence[float]) -> float | None:
-    middle = median(earlier) if len(earlier) >= LEAST_BOOKS else 0.0
-    return newest / middle if middle > 0 else None
 
 
 FundingRegime = Literal["crowded_long", "long_leaning", "neutral", "short_leaning", "crowded_short"]

@@ -1,13 +1,21 @@
-"""Writes the versions of gaps that one commit says: new ones, longer ones, and those that were filled since."""
+"""What a commit notes beside its rows: versions of gaps (new ones, longer ones, and those that were filled since), and
+the hours whose bars must be made anew.
+"""
+
+from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 
-from tapebook.db import Database, Queries
+from tapebook.db import Database, Queries, Row
 from tapebook.domain.market import Gap
-from tapebook.tape.families import CommitStamp
+from tapebook.domain.units import HOUR
+from tapebook.tape.families import CANDLES, CommitStamp
+from tapebook.tape.seals import Seal
 from tapebook.tape.view import RecordedGap
 
 _QUERIES = Queries.load("tapebook.tape")
+_MINUTE_SEC = 60
 
 
 class GapTable:
@@ -62,3 +70,44 @@ class GapTable:
         times = {"seq": self._place.seq, "known_at": self._place.known_at, "found_at": found_at, "filled_at": filled_at}
         self._db.execute(_QUERIES.add_gap, **msgspec.structs.asdict(gap), **times)
         return 1
+
+
+class HourMarks:
+    """Which hours of a symbol a commit of its minutes marks as to be rolled up."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        # A cache of the symbols by hour that are marked; the checksum of their table tells whether they still are.
+        self._marked: tuple[Seal | None, dict[int, set[int]]] = (None, {})
+
+    def hours_to_mark(
+        self, rows: list[Row], place: CommitStamp, *, are_new: bool, seal: Seal | None
+    ) -> set[tuple[int, int]]:
+        """The symbols and hours of the minutes among the rows of a commit, without those that are marked well enough.
+
+        As long as an hour runs nobody rolls it up, so its mark need not name the newest commit of its minutes: it is
+        written once, and its table is sealed once, not with the bars of every minute. `are_new` says that no row was
+        there before, `seal` is the newest one of the marks.
+        """
+        # Behind chunk and symbol, a row begins with the length of its bar and its bucket.
+        bucket_of = itemgetter(3)
+        minutes = sorted([row for row in rows if row[2] == _MINUTE_SEC], key=bucket_of)
+        numbers: dict[int, set[int]] = {}
+        for bucket, group in groupby(minutes, bucket_of):
+            numbers.setdefault(bucket - bucket % HOUR, set()).update(map(itemgetter(1), group))
+        for hour in numbers:
+            if hour + HOUR > place.known_at:
+                numbers[hour] -= self._marked_at(seal).get(hour, set())
+        hours = {(number, hour) for hour in numbers for number in numbers[hour]}
+        if hours and not are_new:
+            first, last = (CANDLES.chunk(bucket_of(minutes[at]), _MINUTE_SEC) for at in (0, -1))
+            hours &= set(self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq))
+        return hours
+
+    def _marked_at(self, seal: Seal | None) -> dict[int, set[int]]:
+        if seal is None or seal != self._marked[0]:
+            found: dict[int, set[int]] = {}
+            for number, hour in self._db.all(_QUERIES.marked_hours):
+                found.setdefault(hour, set()).add(number)
+            self._marked = seal, found
+        return self._marked[1]

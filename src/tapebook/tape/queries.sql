@@ -36,9 +36,13 @@ INSERT INTO tape_symbols (symbol_id, symbol, kind) VALUES (:symbol_id, :symbol, 
 UPDATE tape_symbols SET kind = :kind WHERE symbol_id = :symbol_id;
 
 -- name: mark_hour
--- Notes that the minutes of an hour have changed.
+-- Notes that the minutes of an hour have changed; of an hour that runs, only the first commit does.
 INSERT INTO tape_unrolled_hours (symbol_id, hour_ts, seq) VALUES (:symbol_id, :hour_ts, :seq)
 ON CONFLICT (symbol_id, hour_ts) DO UPDATE SET seq = excluded.seq;
+
+-- name: marked_hours
+-- The hours whose minutes have changed.
+SELECT symbol_id, hour_ts FROM tape_unrolled_hours;
 
 -- name: hours_written
 -- The hours of which a commit wrote a minute.

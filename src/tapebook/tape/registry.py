@@ -24,7 +24,7 @@ import msgspec
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import OWN
 from tapebook.domain.canonical import canonical_json
-from tapebook.domain.market import TRADED_KINDS, Delisting, FeatureRow, MidFrame, Observation, RegistryRecord
+from tapebook.domain.market import TRADED_KINDS, Delisting, MidFrame, Observation, RegistryRecord
 from tapebook.domain.text import short_line
 from tapebook.domain.units import HOUR, iso_text
 from tapebook.errors import UnknownName
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _QUERIES = Queries.load("tapebook.tape", "registry.sql")
 _TAPE_QUERIES = Queries.load("tapebook.tape")
+_decode_values = msgspec.json.Decoder(dict[str, Any]).decode
 
 ASSETS = "hyperliquid_assets"
 CATEGORIES = "hyperliquid_asset_categories"
@@ -118,7 +119,10 @@ class Registry:
         """Every record of a register as it was known, by subject."""
         reach = view.watermark if self._watermark is None else min(view.watermark, self._watermark)
         where = {"register": register, "as_of": view.as_of, "watermark": reach}
-        return {row[0]: _as_stored_record(row[1:], view) for row in self._db.all(_QUERIES.records, **where)}
+        return {
+            subject: StoredRecord(_decode_values(text), known_at, seq, seq == 0 and known_at > view.as_of)
+            for subject, text, known_at, seq in self._db.all(_QUERIES.records, **where)
+        }
 
     def record(self, register: str, subject: str, *, view: View) -> StoredRecord | None:
         """One record as it was known; None of a subject nobody has heard of."""
@@ -132,9 +136,9 @@ class Registry:
             versions = self._db.all(_QUERIES.record, **where)
             if is_kept:
                 self._versions[register, subject] = versions
-        for row in reversed(versions):
-            if row[1] <= view.as_of or row[2] == 0:
-                return _as_stored_record(row, view)
+        for text, known_at, seq in reversed(versions):
+            if known_at <= view.as_of or seq == 0:
+                return StoredRecord(_decode_values(text), known_at, seq, seq == 0 and known_at > view.as_of)
         return None
 
     def write_records(self, records: Iterable[RegistryRecord], place: CommitStamp) -> int:
@@ -189,13 +193,6 @@ class Registry:
     def vintage(self) -> int:
         """The day of the snapshot that came with the migrations; 0 without one."""
         return self._db.all(_QUERIES.vintage)[0][0] or 0
-
-
-def _as_stored_record(row: tuple[Any, ...], view: View) -> StoredRecord:
-    text, known_at, seq = row
-    return StoredRecord(
-        msgspec.json.decode(text, type=dict[str, Any]), known_at, seq, seq == 0 and known_at > view.as_of
-    )
 
 
 def _asset(symbol: str, record: StoredRecord, members: list[str], parents: Mapping[str, str]) -> ListedAsset:
@@ -344,7 +341,7 @@ def prediction_rows(
     for channel in channels:
         row = tape.newest(channel, subject, view=view) if tape.has_channel(channel) else None
         if row is not None:
-            found[channel] = _context_row(row)
+            found[channel] = SubjectRow(channel, subject, row.bucket_ts, _decode_values(row.metrics_json))
     return found
 
 
@@ -393,7 +390,8 @@ def macro_rows(
             # What was said last stands for itself, however long ago: it is told to be stale.
             if not newest and (stale := tape.newest(channel, subject, view=view)) is not None:
                 newest = [stale]
-            found += map(_context_row, reversed(newest))
+            for row in reversed(newest):
+                found.append(SubjectRow(channel, subject, row.bucket_ts, _decode_values(row.metrics_json)))
     return found
 
 
@@ -407,8 +405,3 @@ def trending_symbols(tape: "Tape", *, view: View) -> list[str]:
         volumes[symbol] = sum(bar.volume_quote_usd for bar in recent)
     traded = [symbol for symbol, volume in volumes.items() if volume > 0]
     return sorted(traded, key=lambda symbol: (-volumes[symbol], symbol))[:TRENDING_MARKETS]
-
-
-def _context_row(row: FeatureRow) -> SubjectRow:
-    metrics = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
-    return SubjectRow(row.family, row.symbol, row.bucket_ts, metrics)

@@ -31,6 +31,9 @@ _LEFT = -1
 _COMMITS = ("tape_commits", 0, 0)
 _ALL = 2**62
 
+HOUR_MARKS = "tape_unrolled_hours"
+"""The table of hours that are to be rolled up."""
+
 BY_COMMIT = {
     "tape_gaps": _QUERIES.tape_gaps,
     "tape_delistings": _QUERIES.tape_delistings,
@@ -44,7 +47,7 @@ BY_ROW = {
 WHOLE = {
     "tape_symbols": _QUERIES.tape_symbols,
     "tape_channels": _QUERIES.tape_channels,
-    "tape_unrolled_hours": _QUERIES.tape_unrolled_hours,
+    HOUR_MARKS: _QUERIES.tape_unrolled_hours,
     "tape_problems": _QUERIES.tape_problems,
     "tape_quarantine": _QUERIES.tape_quarantine,
     # The snapshot that a migration wrote, whose checksum it brought along.
@@ -162,6 +165,10 @@ class SealWriter:
             seal = before.plus([row], seq=0)
         self._put(place, seal)
 
+    def table_seal(self, table: str) -> Seal | None:
+        """The seal of a table as it was before this transaction."""
+        return self._seal((table, 0, 0))
+
     def mark_changed(self, table: str) -> None:
         """A small table has changed: it is hashed before the transaction ends."""
         self._touched.add(table)
@@ -223,9 +230,9 @@ def _place_params(place: SealPlace) -> dict[str, str | int]:
 
 
 def _by_chunk(family: Family, rows: list[Row]) -> dict[tuple[int, int], list[Row]]:
-    if not family.has_granularity and rows[0][0] == rows[-1][0]:
-        # Rows stand in order of their chunk: a frame lies in one.
-        return {(0, rows[0][0]): rows}
+    # Rows stand in order of their chunk: a frame lies in one, and its bars are of one length.
+    if rows[0][0] == rows[-1][0] and (not family.has_granularity or len({row[2] for row in rows}) == 1):
+        return {(rows[0][2] if family.has_granularity else 0, rows[0][0]): rows}
     found: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
         found.setdefault((row[2] if family.has_granularity else 0, row[0]), []).append(row)

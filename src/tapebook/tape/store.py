@@ -7,6 +7,7 @@ of its bucket. Rows that left for the archive are read from there (`retention.py
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -29,7 +30,7 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
-from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
+from tapebook.domain.units import DAY, MINUTE, SECOND
 from tapebook.log.store import AcceptSetBack, LogClock, is_clock_set_back
 from tapebook.tape.bars import BAR_LENGTHS, bars_of_length, is_finest, newest_bar, roll_up, stored_lengths_dividing
 from tapebook.tape.families import (
@@ -46,12 +47,12 @@ from tapebook.tape.families import (
     rows_to_insert,
     symbols_in,
 )
-from tapebook.tape.gaps import GapTable
+from tapebook.tape.gaps import GapTable, HourMarks
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import PriceClaim, PriceState, RefusedObservation, StoredPrices, newest_observed_price
 from tapebook.tape.registry import DelistingTable, Registry, commits_of_records
 from tapebook.tape.retention import ArchivedRows, FetchObject
-from tapebook.tape.seals import SealWriter, commit_checksum
+from tapebook.tape.seals import HOUR_MARKS, SealWriter, commit_checksum
 from tapebook.tape.source import SourceAdapter, SourceProblem
 from tapebook.tape.view import (
     NO_WATERMARK,
@@ -107,6 +108,7 @@ class Tape:
         self._kinds: dict[str, SubjectKind] = {}
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
+        self._hour_marks = HourMarks(db)
         self._delisting_table = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
@@ -158,7 +160,7 @@ class Tape:
         """Writes the bars of hours that were rolled up, and forgets in one transaction that these were to be."""
         with self._db.transaction():
             self._seals = SealWriter(self._db)
-            self._seals.mark_changed("tape_unrolled_hours")
+            self._seals.mark_changed(HOUR_MARKS)
             for each in rolled:
                 where = {"symbol_id": self._id(each.symbol), "hour_ts": each.hour_ts, "seq": each.seq}
                 self._db.execute(_QUERIES.unmark_hour, **where)
@@ -578,10 +580,11 @@ class Tape:
             rows = self._cold.add_archived(rows, notes, family, query=family.queries.between, **where)
         if len(set(map(family.bucket_of, rows))) < len(rows):
             rows = list({row[: family.key_width]: row for row in rows}.values())
-        facts, make = [], family.make
-        for row in rows:
-            facts.append(make(symbol, *row[:-1]))
-        return facts
+        if not rows:
+            return []
+        # Column by column, and without whether chunks have left, which stands last: a packet reads hundreds of rows.
+        *columns, _ = zip(*rows, strict=True)
+        return list(map(family.make, repeat(symbol), *columns))
 
     def _id(self, symbol: str) -> int | None:
         """A symbol's number."""
@@ -612,7 +615,7 @@ class Tape:
         except KeyError:
             rows = rows_to_insert(family, facts, self._number_symbols(symbols_in(facts)), place)
         # In order of their key, as they lie in the table and in its checksum; of equal keys the first stays first.
-        rows.sort(key=family.place_of)
+        family.sort_rows(rows)
         new = written = self._db.many(family.queries.add, rows)
         sealed = rows
         if new < len(rows):
@@ -637,18 +640,12 @@ class Tape:
 
         Hours of imported minutes are rolled up as they are read; only where a bar is stored it must follow.
         """
-        minutes = [(row[1], CANDLES.bucket_of(row[2:])) for row in rows if row[2] == _MINUTE_SEC]
-        if not minutes:
-            return
-        hours = {(number, bucket - bucket % HOUR) for number, bucket in minutes}
-        if not are_new:
-            first, last = (CANDLES.chunk(pick(at for _, at in minutes), _MINUTE_SEC) for pick in (min, max))
-            found = self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq)
-            hours = {(number, hour) for number, hour in found}
-        if place.assumed:
+        hours = self._hour_marks.hours_to_mark(rows, place, are_new=are_new, seal=self._seals.table_seal(HOUR_MARKS))
+        if hours and place.assumed:
             hours &= self._stored_hours(hours)
-        self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
-        self._seals.mark_changed("tape_unrolled_hours")
+        if hours:
+            self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
+            self._seals.mark_changed(HOUR_MARKS)
 
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)

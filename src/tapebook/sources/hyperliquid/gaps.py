@@ -123,17 +123,20 @@ class Outbox:
 
     def flush(self, sink: Sink) -> None:
         """Gives everything to the sink, gaps first: a gap and the fact that ended it can be committed as one."""
-        gaps, self._gaps = self._gaps, []
-        filled, self._filled = self._filled, []
-        facts, self._facts = self._facts, []
-        kinds, self._kinds = self._kinds, {}
-        if kinds:
+        # Asked after every message: most bring a few facts or nothing.
+        if self._kinds:
+            kinds, self._kinds = self._kinds, {}
             sink.add_kinds(kinds)
-        for gap in gaps:
-            sink.add_gap(gap)
-        if facts:
+        if self._gaps:
+            gaps, self._gaps = self._gaps, []
+            for gap in gaps:
+                sink.add_gap(gap)
+        if self._facts:
+            facts, self._facts = self._facts, []
             sink.add_observations(facts)
-        for gap in filled:
-            sink.add_filled_range(gap)
+        if self._filled:
+            filled, self._filled = self._filled, []
+            for gap in filled:
+                sink.add_filled_range(gap)
         while self._untold:
             sink.add_problem(self._untold.popleft())

@@ -140,11 +140,12 @@ class BarFinalizer:
         begins = candle.bucket_ts
         if begins > series.newest:
             series.newest = begins
-        known = series.waiting.get(begins)
-        given = series.given.get(begins) if known is None else None
-        best = known.candle if known is not None else given
-        if best is not None and (candle.sample_count < best.sample_count or candle == given):
-            return
+        else:
+            known = series.waiting.get(begins)
+            given = series.given.get(begins) if known is None else None
+            best = known.candle if known is not None else given
+            if best is not None and (candle.sample_count < best.sample_count or candle == given):
+                return
         series.waiting[begins] = _WaitingBar(candle)
         due = begins + MINUTE + self._grace
         if due < self._next_due:
@@ -235,9 +236,12 @@ class CandleRepairs:
 
     def add_frame(self, candles: Iterable[Candle], *, at: int) -> None:
         """Bars from the socket."""
+        latest = at + _MOST_AHEAD
         for candle in candles:
-            if not self._is_ahead(candle, at=at):
-                self._emit(self._bars.add_frame(candle))
+            if candle.bucket_ts > latest:
+                self._report_ahead(candle, at=at)
+            elif final := self._bars.add_frame(candle):
+                self._emit(final)
 
     def on_damaged_frame(self, symbols: Iterable[str], *, at: int) -> None:
         """A frame of one of these symbols could not be read."""
@@ -325,18 +329,15 @@ class CandleRepairs:
             if candle.symbol != symbol:
                 problem = f"asked for bars of {symbol}, answered with {candle.symbol}"
                 self._outbox.add_problem("malformed", problem, subject=symbol)
-            elif self._is_ahead(candle, at=at):
-                continue
+            elif candle.bucket_ts > at + _MOST_AHEAD:
+                self._report_ahead(candle, at=at)
             else:
                 usable.append(candle)
         return usable
 
-    def _is_ahead(self, candle: Candle, *, at: int) -> bool:
-        if candle.bucket_ts <= at + _MOST_AHEAD:
-            return False
+    def _report_ahead(self, candle: Candle, *, at: int) -> None:
         problem = f"a bar of {candle.symbol} begins at {candle.bucket_ts}, after {at}"
         self._outbox.add_problem("malformed", problem, subject=candle.symbol)
-        return True
 
     def _fill_gaps(self, errand: RestRequest, there: set[int], now: SourceTime) -> None:
         """The stretches of an answer that show every minute, as far as bars are final."""
@@ -376,8 +377,7 @@ class CandleRepairs:
             self._outbox.add_gap("candles", symbol, bounds, NO_BAR)
 
     def _emit(self, bars: list[Candle]) -> None:
-        if bars:
-            self._outbox.add_facts(bars)
-            # With the first bar after the outage, so that both are committed or neither.
-            for dex in self._start_gaps.keys() & {dex_of(bar.symbol) for bar in bars} if self._start_gaps else ():
-                self._outbox.add_facts([], self._start_gaps.pop(dex))
+        self._outbox.add_facts(bars)
+        # With the first bar after the outage, so that both are committed or neither.
+        for dex in self._start_gaps.keys() & {dex_of(bar.symbol) for bar in bars} if self._start_gaps else ():
+            self._outbox.add_facts([], self._start_gaps.pop(dex))

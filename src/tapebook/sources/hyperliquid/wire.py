@@ -167,20 +167,15 @@ _COMPLAINTS = {
 def read_frame(text: str | bytes) -> Frame:
     """One message of the socket as a value."""
     try:
-        return _read_message(_channel_of(text), text)
+        # The exchange writes the channel first: of a message that is all prices nothing else is read twice.
+        if isinstance(text, str) and text.startswith('{"channel":"candle",'):
+            return _read_candles(text)
+        if isinstance(text, str) and text.startswith('{"channel":"allMids",'):
+            return _read_mids(text)
+        return _read_message(_envelope.decode(text).channel, text)
     except READ_ERRORS as error:
         shown = text if isinstance(text, str) else text.decode(errors="replace")
         return OtherFrame("greeting") if shown.startswith(_GREETING) else describe_malformed("frame", error, shown)
-
-
-def _channel_of(text: str | bytes) -> str:
-    """The channel of a message, which the exchange writes first; a message that is all prices is read only once."""
-    if isinstance(text, str):
-        if text.startswith('{"channel":"candle",'):
-            return "candle"
-        if text.startswith('{"channel":"allMids",'):
-            return "allMids"
-    return _envelope.decode(text).channel
 
 
 def _read_message(channel: str, text: str | bytes) -> Frame:
