@@ -1,5 +1,8 @@
 """The last days from memory: the same as from the tables, however time goes on and outcomes come."""
 
+from typing import Any
+
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +72,13 @@ def test_what_a_packet_is_told_is_what_the_tables_say(steps: list[tuple[str, int
             as_of = now - 3 * DAY if what == "back" else now - 9 * DAY if what == "early" else now
             standing = desk.experience.records_as_of("d", seq=desk.seq)
             ask = ExperienceQuery(as_of, "BTC", "chop_lowvol", ("trend",))
+            fresh, terms = desk.reopened(), dict[str, Any](seq=desk.seq, settings=chosen)
+            for each in (ask, msgspec.structs.replace(ask, symbol="ETH"), ask):
+                newest = desk.experience.rows_for_packet(standing, each, **terms)
+                assert newest == fresh.rows_for_packet(fresh.records_as_of("d", seq=desk.seq), each, **terms)
+            shown = standing.recent.get((days, most))
+            if shown is not None and shown.made is not None and shown.since <= as_of - days * DAY < shown.until:
+                assert shown.made == desk.experience.recent_record("d", chosen, seq=desk.seq, as_of=as_of)
             told = desk.experience.old_rows_for_packet(standing, ask, None, settings=chosen)
             assert told == desk.reopened().rows_as_of("d", ask, None, seq=desk.seq, settings=chosen)
             if standing.seq:

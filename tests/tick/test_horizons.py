@@ -244,10 +244,13 @@ def test_a_quiet_day_costs_one_lookup(tmp_path: Path, monkeypatch: pytest.Monkey
         booked(rooms, agent, [exit_at(floor.clock.now())])
         learn_what_is_due(rooms, agent)
         learn_what_is_due(rooms, agent)
-        assert len(asked) == 1 and rolled(rooms, agent) == 0
+        assert asked == [] and rolled(rooms, agent) == 0, "a trade of today waits for the end of the day"
+        booked(rooms, agent, [exit_at(START - DAY)])
+        learn_what_is_due(rooms, agent)
+        assert len(asked) == 1 and rolled(rooms, agent) == 1, "one of a day that is over does not"
         floor.clock.advance(START + DAY)
         learn_what_is_due(rooms, agent)
-        assert rolled(rooms, agent) == 1
+        assert rolled(rooms, agent) == 2
         learn_what_is_due(rooms, agent)
         asked.clear()
         learn_what_is_due(rooms, agent)

@@ -30,7 +30,7 @@ class FollowedLessons(msgspec.Struct, frozen=True):
 NO_LESSONS_FOLLOWED = FollowedLessons()
 
 
-class ExperienceRow(msgspec.Struct, frozen=True):
+class ExperienceRow(msgspec.Struct, frozen=True, cache_hash=True):
     """One thing that was learned from outcomes; the most important come first.
 
     provider   a provider's weight in an ensemble: `("provider", "trend", "1.20")`

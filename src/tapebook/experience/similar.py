@@ -92,10 +92,10 @@ def independent_count(starts: Sequence[int], span: int) -> float:
         # Neighbours are hours apart, so that short windows mostly do not overlap.
         return float(n)
     for place, start in enumerate(ordered, 1):
-        end = start + span
-        while place < n and (later := ordered[place]) < end:
+        for later in ordered[place:]:
+            if later - start >= span:
+                break
             shared += 1 - (later - start) / span
-            place += 1
     return n**2 / (n + 2 * shared)
 
 

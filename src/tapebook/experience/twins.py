@@ -154,7 +154,9 @@ class MarkCache:
 
     def __init__(self) -> None:
         self._marked: tuple[SymbolTwins, int, SlotMark, tuple[SymbolTwins, dict[str, int]]] | None = None
-        self._told: tuple[list[str], list[str], tuple[ExperienceRow, ...]] = ([], [], ())
+        # By name and hundredths: whoever writes a row down knows it again.
+        self._rows: dict[tuple[str, int], ExperienceRow] = {}
+        self._told: tuple[list[str], list[int], tuple[ExperienceRow, ...]] = ([], [], ())
 
     def mark(self, twins: SymbolTwins, at: int, mark: SlotMark) -> tuple[SymbolTwins, dict[str, int]]:
         """What `mark_twins` gives, and `weights_e4` in the regime of the mark."""
@@ -166,11 +168,14 @@ class MarkCache:
 
     def rows(self, weights: Mapping[str, int]) -> tuple[ExperienceRow, ...]:
         """Weights as a packet shows them, in hundredths; the same rows until one of these changes."""
-        names, each = list(weights), weights.values()
-        shown = [_SHOWN[weight // 100 + _ROUNDS_UP[weight % 200]] for weight in each]
-        if self._told[1] != shown or self._told[0] != names:
-            rows = [ExperienceRow("provider", *row) for row in zip(names, shown, strict=True)]
-            self._told = names, shown, tuple(rows)
+        names, hundredths = list(weights), [weight // 100 + _ROUNDS_UP[weight % 200] for weight in weights.values()]
+        if self._told[1] != hundredths or self._told[0] != names:
+            rows = list[ExperienceRow]()
+            for shown in zip(names, hundredths, strict=True):
+                if shown not in self._rows:
+                    self._rows[shown] = ExperienceRow("provider", shown[0], _SHOWN[shown[1]])
+                rows.append(self._rows[shown])
+            self._told = names, hundredths, tuple(rows)
         return self._told[2]
 
 

@@ -178,7 +178,7 @@ class LayerCache:
     def nothing_to_roll_up_at(self, scope: str, *, now: int) -> int | None:
         """The sequence number at which there was last nothing to roll up; None when that was on another day.
 
-        As long as no trade ended after it, there still is nothing.
+        As long as no trade of an earlier day ended after it, there still is nothing.
         """
         today, seq = self.quiet.get(scope, (None, 0))
         return seq if today == floor_to_step(now, DAY) else None

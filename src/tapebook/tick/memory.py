@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 
 import msgspec
 
+from tapebook.book.materializer import day_start
 from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
 from tapebook.decision.engines.ensemble import MEMBERS
@@ -296,11 +297,16 @@ class TapeDays:
 
 
 def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
-    """The events of days that are over and are not in the layers yet; one lookup when no trade ended since the last."""
+    """The events of days that are over and are not in the layers yet.
+
+    One lookup where no trade of such a day ended since there was last nothing to do: those of today can wait.
+    """
     scope, now = deployment.id, rooms.clock.now()
     quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
-    if quiet is not None and not rooms.book.closed_count_since(scope, after=quiet, seq=seq)[0]:
-        return []
+    if quiet is not None:
+        first = rooms.book.closed_count_since(scope, after=quiet, seq=seq)[1]
+        if first is None or first >= day_start(now):
+            return []
     return roll_up_finished_days(
         rooms.horizons,
         BookDays(rooms.book),

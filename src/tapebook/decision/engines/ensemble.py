@@ -16,7 +16,6 @@ cost money share the run's cap evenly.
 from collections.abc import Sequence
 
 import msgspec
-from msgspec.structs import astuple
 
 from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, reads_facts_alone
 from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_of, parse_reply
@@ -90,19 +89,17 @@ class EnsembleEngine:
         else:
             answers = [(name, each.decide(packet)) for name, each in self._members if not isinstance(each, RuleEngine)]
             council = self._council((signals, held), answers, facts)
-        votes = tuple(
-            [
-                Vote(engine, kind, side, sure, weights.get(engine, 0) if weights else FULL_E4, why, target)
-                for engine, kind, side, sure, _, why, target in [astuple(ballot.vote) for ballot in council.ballots]
-            ]
-        )
+        votes = list[Vote]()
+        for ballot in council.ballots:
+            weight = weights.get(ballot.vote.engine, 0) if weights else FULL_E4
+            votes.append(msgspec.structs.replace(ballot.vote, weight_e4=weight))
         failed = [(name, each.problem) for name, each in answers if each.problem]
         usage, reasoning = (_usage(answers), _reasoning(answers)) if answers else (None, "")
         if failed and len(failed) == len(votes):
             problem = short_line("; ".join(f"{name}: {why}" for name, why in failed), MAX_REASON_CHARS)
-            return EngineAnswer("", votes, usage, f"every member failed: {problem}", reasoning)
+            return EngineAnswer("", tuple(votes), usage, f"every member failed: {problem}", reasoning)
         answer = make_answer_of(_joint_action(facts, council))
-        return EngineAnswer(answer.reply, votes, usage, None, reasoning, answer.actions)
+        return EngineAnswer(answer.reply, tuple(votes), usage, None, reasoning, answer.actions)
 
     def _council_of_rules(self, given: _RuleSignals) -> Council:
         return self._council(given, (), DecisionFacts())
