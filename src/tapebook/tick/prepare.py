@@ -171,9 +171,8 @@ def read_market(
     view: View,
     version: PacketVersion = CURRENT_VERSION,
     memory: TickMemory | None = None,
-    lookback: LookbackBars | None = None,
 ) -> Market:
-    """Bars, price and regime: what no decision does without; with the bars of its moment where those were read."""
+    """Bars, price and regime: what no decision does without."""
     regime_of_bars = (memory or TickMemory()).last_call(RegimeClassifier, symbol, minutes, count)
     if version.complete_bars:
         seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
@@ -188,7 +187,6 @@ def read_market(
         unfinished=seen.unfinished,
         # A half-hour bar is the newest of six decisions in a row, and of many agents.
         regime=regime_of_bars(seen.bars) if version.scaled_regimes else None,
-        lookback=lookback,
     )
 
 
@@ -500,23 +498,17 @@ def _read_shared_market(
     minutes, count = profile.bar_minutes, profile.bar_count
     looks_back = version.lookbacks and "experience" in profile.rooms
     if shelf is None or "features" in optional.degraded:
-        lookback = None
+        market = read_market(
+            tape, symbol, minutes=minutes, count=count, view=view, version=version, memory=rooms.memory
+        )
+        # After the bars that are shown: those that are looked back at are mostly among them.
         if looks_back:
             experience = rooms.experience
             lookback = experience.lookbacks_ahead.get((symbol, view.as_of, view.watermark))
             if lookback is None:
                 cut, read = experience.lookback_cutter(symbol), optional.read_or_default
                 lookback = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
-        market = read_market(
-            tape,
-            symbol,
-            minutes=minutes,
-            count=count,
-            view=view,
-            version=version,
-            memory=rooms.memory,
-            lookback=lookback,
-        )
+            market = msgspec.structs.replace(market, lookback=lookback)
         return optional.read_or_default(
             "features",
             market,
