@@ -311,3 +311,25 @@ def test_known_rows_are_every_revision_that_a_view_sees(db: Database) -> None:
     assert list(later) == [("hyperliquid_mid_prices", 0), minutes, fives]
     assert minutes not in rows(begun[0] + 1, View(NOON + HOUR))
     assert list(tape.known_rows("SOL", since=0, view=View(NOON + HOUR))) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-30, 30), st.integers(-30, 30)), max_size=12))
+def test_a_part_of_the_bars_read_last_is_what_a_tape_that_read_nothing_gives(
+    steps: list[tuple[int, int, int]],
+) -> None:
+    with closing(connect(":memory:", durable=False)) as db:
+        migrate(db, (MIGRATIONS,))
+        tape, known = Tape(db, clock=(clock := VirtualClock(NOON))), View(NOON + HOUR, 0)
+        for kind, first, last in steps:
+            if kind < 3:
+                # Bars that come later, corrections of what was read among them, and a view that sees them.
+                clock.advance(clock.now() + 1)
+                tape.commit([bar(minute, close=last + 99) for minute in range(first, first + 5)])
+            if kind in (0, 3):
+                known = View(NOON + HOUR, tape.head()[0] + (kind == 3))
+            where: Any = {"since": NOON + first * MINUTE, "until": NOON + last * MINUTE, "view": known}
+            fresh = Tape(db, clock=clock)
+            for seconds in (60, 300):
+                assert tape.candles("BTC", granularity_sec=seconds, **where) == fresh.candles(
+                    "BTC", granularity_sec=seconds, **where
+                )

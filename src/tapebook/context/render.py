@@ -342,7 +342,7 @@ def render_written(
     if tokens > room:
         total, newest_last = len(rows), layout.oldest_first
         # Counted as the heading looks when almost all is shown: the longest it can get.
-        left = room - make_heading(f"{head.title} ({total} of {total} shown)").tokens
+        left = room - line_cost(f"## {head.title} ({total} of {total} shown)")
         count = count_fitting(reversed(costs) if newest_last else costs, left)
         shown = slice(total - count, None) if newest_last else slice(count)
         rows, lines, contents, dropped = rows[shown], lines[shown], contents[shown], total - count

@@ -2,16 +2,17 @@
 the hours whose bars must be made anew.
 """
 
-from itertools import groupby
+from bisect import bisect_left
+from collections.abc import Callable
 from operator import itemgetter
 
 import msgspec
 
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.market import Gap
-from tapebook.domain.units import HOUR
+from tapebook.domain.units import HOUR, floor_to_step
 from tapebook.tape.families import CANDLES, CommitStamp
-from tapebook.tape.seals import Seal
+from tapebook.tape.seals import HOUR_MARKS, Seal, SealWriter
 from tapebook.tape.view import RecordedGap
 
 _QUERIES = Queries.load("tapebook.tape")
@@ -72,39 +73,57 @@ class GapTable:
         return 1
 
 
+HourOfSymbol = tuple[int, int]
+"""The number of a symbol, and when an hour of it begins."""
+
+
 class HourMarks:
-    """Which hours of a symbol a commit of its minutes marks as to be rolled up."""
+    """The hours of each symbol that are to be rolled up, since their minutes have changed."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         # A cache of the symbols by hour that are marked; the checksum of their table tells whether they still are.
         self._marked: tuple[Seal | None, dict[int, set[int]]] = (None, {})
 
-    def hours_to_mark(
-        self, rows: list[Row], place: CommitStamp, *, are_new: bool, seal: Seal | None
-    ) -> set[tuple[int, int]]:
-        """The symbols and hours of the minutes among the rows of a commit, without those that are marked well enough.
+    def mark(
+        self,
+        rows: list[Row],
+        place: CommitStamp,
+        seals: SealWriter,
+        *,
+        are_new: bool,
+        stored: Callable[[set[HourOfSymbol]], set[HourOfSymbol]] | None,
+    ) -> None:
+        """Notes the hours whose minutes this commit has written, so that `ingest/compaction.py` makes their bars anew.
 
         As long as an hour runs nobody rolls it up, so its mark need not name the newest commit of its minutes: it is
         written once, and its table is sealed once, not with the bars of every minute. `are_new` says that no row was
-        there before, `seal` is the newest one of the marks.
+        there before. Hours of imported minutes are rolled up as they are read; only where a bar is stored it must
+        follow: `stored` says of which hours there is one.
         """
         # Behind chunk and symbol, a row begins with the length of its bar and its bucket.
         bucket_of = itemgetter(3)
         minutes = sorted([row for row in rows if row[2] == _MINUTE_SEC], key=bucket_of)
-        numbers: dict[int, set[int]] = {}
-        for bucket, group in groupby(minutes, bucket_of):
-            numbers.setdefault(bucket - bucket % HOUR, set()).update(map(itemgetter(1), group))
-        for hour in numbers:
+        hours, done = set[HourOfSymbol](), 0
+        while done < len(minutes):
+            hour = floor_to_step(bucket_of(minutes[done]), HOUR)
+            end = bisect_left(minutes, hour + HOUR, lo=done, key=bucket_of)
+            numbers = set(map(itemgetter(1), minutes[done:end]))
             if hour + HOUR > place.known_at:
-                numbers[hour] -= self._marked_at(seal).get(hour, set())
-        hours = {(number, hour) for hour in numbers for number in numbers[hour]}
+                numbers -= self._marked_now(seals).get(hour, set())
+            hours |= {(number, hour) for number in numbers}
+            done = end
         if hours and not are_new:
             first, last = (CANDLES.chunk(bucket_of(minutes[at]), _MINUTE_SEC) for at in (0, -1))
             hours &= set(self._db.all(_QUERIES.hours_written, first_chunk=first, last_chunk=last, seq=place.seq))
-        return hours
+        if hours and stored is not None:
+            hours &= stored(hours)
+        if hours:
+            self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
+            seals.mark_changed(HOUR_MARKS)
 
-    def _marked_at(self, seal: Seal | None) -> dict[int, set[int]]:
+    def _marked_now(self, seals: SealWriter) -> dict[int, set[int]]:
+        seal = seals.table_seal(HOUR_MARKS)
         if seal is None or seal != self._marked[0]:
             found: dict[int, set[int]] = {}
             for number, hour in self._db.all(_QUERIES.marked_hours):

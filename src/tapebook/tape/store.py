@@ -6,6 +6,7 @@ tape and remembers the watermark; a replay reads no further. Rows are never chan
 of its bucket. Rows that left for the archive are read from there (`retention.py`).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
@@ -77,6 +78,7 @@ MOST_PROBLEMS = 200
 
 _QUARANTINE_KEPT_MS = 7 * DAY
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
+_BAR_START = attrgetter("bucket_ts")
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 
@@ -109,6 +111,9 @@ class Tape:
         self._declared: dict[str, SubjectKind] = {}
         self._open_gaps = (0, 0)
         self._hour_marks = HourMarks(db)
+        # A cache of the bars read last: a part is often read next, and a watermark that was reached sees no others.
+        self._reached = 0
+        self._newest_bars_read: tuple[object, int, int, list[Candle]] = (None, 0, 0, [])
         self._delisting_table = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
@@ -116,8 +121,9 @@ class Tape:
 
     def head(self) -> tuple[int, int]:
         """The newest commit and when it was known; (0, 0) on an empty tape."""
-        row = self._db.one(_QUERIES.head)
-        return (row[0], row[1]) if row else (0, 0)
+        row = self._db.one(_QUERIES.head) or (0, 0)
+        self._reached = row[0]
+        return row[0], row[1]
 
     def first_known_at(self) -> int:
         """When the oldest commit was known; 0 on an empty tape."""
@@ -153,7 +159,7 @@ class Tape:
                 return seq
         except BaseException:
             # Numbers given to new symbols in a transaction that failed were never given.
-            self._ids, self._kinds = {}, {}
+            self._ids, self._kinds, self._reached = {}, {}, 0
             raise
 
     def commit_hours(self, bars: Sequence[Candle], *, rolled: Sequence[UnrolledHour]) -> int:
@@ -417,8 +423,17 @@ class Tape:
         self, symbol: str, *, granularity_sec: int, since: int, view: View, until: int = NO_WATERMARK
     ) -> list[Candle]:
         """A symbol's bars that begin between two moments and had ended by `view.as_of`, oldest first."""
-        last = min(until, view.as_of - granularity_sec * SECOND)
-        return self._between(CANDLES, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec)
+        last, asked = min(until, view.as_of - granularity_sec * SECOND), (symbol, granularity_sec, view)
+        known, first, end, bars = self._newest_bars_read
+        if known == asked and first <= since and last <= end:
+            begin = bisect_left(bars, since, key=_BAR_START)
+            return bars[begin : bisect_right(bars, last, lo=begin, key=_BAR_START)]
+        found: list[Candle] = self._between(
+            CANDLES, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec
+        )
+        if view.watermark <= self._reached:
+            self._newest_bars_read = asked, since, last, [*found]
+        return found
 
     def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
         """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
@@ -625,27 +640,16 @@ class Tape:
         if written:
             self._seals.add_rows(family, sealed, seq=place.seq)
         if written and family is CANDLES:
-            self._mark_hours(rows, place, are_new=new == len(rows))
+            stored = self._stored_hours if place.assumed else None
+            self._hour_marks.mark(rows, place, self._seals, are_new=new == len(rows), stored=stored)
         if written:
             # Imported history says nothing of how far a channel has come by itself.
             observed = place.assumed is None
-            newest = max(map(attrgetter("bucket_ts"), facts)) if observed else 0
+            newest = max(map(_BAR_START, facts)) if observed else 0
             counted = {"channel": family.channel, "rows_written": written, "newest_bucket_ts": newest}
             self._db.execute(_QUERIES.count_channel, newest_known_at=place.known_at if observed else 0, **counted)
             self._seals.mark_changed("tape_channels")
         return written
-
-    def _mark_hours(self, rows: list[Row], place: CommitStamp, *, are_new: bool) -> None:
-        """Notes the hours whose minutes this commit has written, so that `ingest/compaction.py` makes their bars anew.
-
-        Hours of imported minutes are rolled up as they are read; only where a bar is stored it must follow.
-        """
-        hours = self._hour_marks.hours_to_mark(rows, place, are_new=are_new, seal=self._seals.table_seal(HOUR_MARKS))
-        if hours and place.assumed:
-            hours &= self._stored_hours(hours)
-        if hours:
-            self._db.many(_QUERIES.mark_hour, [(number, hour, place.seq) for number, hour in sorted(hours)])
-            self._seals.mark_changed(HOUR_MARKS)
 
     def _stored_hours(self, hours: set[tuple[int, int]]) -> set[tuple[int, int]]:
         since, until = min(hour for _, hour in hours), max(hour for _, hour in hours)

@@ -173,9 +173,8 @@ def read_market(
     view: View,
     version: PacketVersion = CURRENT_VERSION,
     memory: TickMemory | None = None,
-    lookback: LookbackBars | None = None,
 ) -> Market:
-    """Bars, price and regime: what no decision does without; with the bars of its moment where those were read."""
+    """Bars, price and regime: what no decision does without."""
     regime_of_bars = (memory or TickMemory()).last_call(RegimeClassifier, symbol, minutes, count)
     if version.complete_bars:
         seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
@@ -190,7 +189,6 @@ def read_market(
         unfinished=seen.unfinished,
         # A half-hour bar is the newest of six decisions in a row, and of many agents.
         regime=regime_of_bars(seen.bars) if version.scaled_regimes else None,
-        lookback=lookback,
     )
 
 
@@ -511,22 +509,25 @@ def _read_shared_market(
 ) -> Market:
     minutes, count, subscriptions = profile.bar_minutes, profile.bar_count, profile.subscriptions
     looks_back = version.lookbacks and "experience" in profile.rooms
-    key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back, subscriptions)
     shelf = None if "features" in optional.degraded else shelf
-    found = None if shelf is None else shelf.get(key)
-    if found is not None:
-        return found
-    lookback, read = None, optional.read_or_default
+    key, read = None, optional.read_or_default
+    if shelf is not None:
+        key = MarketKey(symbol, minutes, count, view.as_of, view.watermark, looks_back, subscriptions)
+        found = shelf.get(key)
+        if found is not None:
+            return found
+    terms: Any = {"view": view, "version": version, "memory": memory}
+    market = read_market(tape, symbol, minutes=minutes, count=count, **terms)
+    # After the bars that are shown: those that are looked back at are mostly among them.
     if looks_back:
         lookback = experience.lookbacks_ahead.get((symbol, view.as_of, view.watermark))
         if lookback is None:
             cut = experience.readers[symbol].cut
             lookback = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
-    terms: Any = {"view": view, "version": version, "memory": memory}
-    market = read_market(tape, symbol, minutes=minutes, count=count, lookback=lookback, **terms)
+        market = msgspec.structs.replace(market, lookback=lookback)
     found = read("features", market, with_features, tape, market, subscriptions=subscriptions, **terms)
     # Only what was read whole is for others.
-    if shelf is not None and not {"features", "experience"} & set(optional.degraded):
+    if shelf is not None and key is not None and not {"features", "experience"} & set(optional.degraded):
         shelf.store_market(key, found)
     return found
 
