@@ -72,15 +72,17 @@ def write_log_documents(rooms: Rooms) -> int:
 
 def new_version_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
     """The events of documents that say something new; their bodies are in the archive before them."""
-    drafts, now, seq = [], rooms.clock.now(), rooms.documents.head()
+    drafts, bodies, now, seq = list[Draft](), list[bytes](), rooms.clock.now(), rooms.documents.head()
     for each in found:
         content = each.text.encode()
         digest = sha256_hex(content)
         before = rooms.documents.version(each.scope, each.path, seq=seq)
         if before is None or before.sha256 != digest:
-            rooms.archive.store_content_or_raise(content)
+            bodies.append(content)
             kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
             drafts.append(draft_document_event(now, kept))
+    # All at once: a home that is weeks old has thousands, and each by itself waits for the disk.
+    rooms.archive.store_contents_or_raise(bodies)
     return drafts
 
 
