@@ -1,16 +1,16 @@
 """Raw payloads from the wire to the archive and back: what was recorded gives the same tape again."""
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tapebook.clock import ScaledClock, VirtualClock, elapsed_seconds
+from tapebook.clock import VirtualClock
 from tapebook.desk.verify import verify_home
 from tapebook.domain.market import AssetContext, FundingRate, Liquidity, Mid, PredictedFunding
-from tapebook.domain.units import HOUR, MINUTE
+from tapebook.domain.units import HOUR, MINUTE, SECOND
 from tapebook.errors import BadInput
 from tapebook.history.transfer import export_stream, import_file
 from tapebook.home import make_home
@@ -18,14 +18,16 @@ from tapebook.ingest.live import ingest_live
 from tapebook.tape.registry import MACRO_CHANNELS, PREDICTION_CHANNELS
 from tapebook.tape.view import View
 from tapebook.wiring import Rooms
-from tapebook.world.server import Faults
-from tapebook.world.server.service import advance_in_real_time
+from tapebook.world.cadence import STEP
+from tapebook.world.server import Faults, WorldServer
 from tests.ingest import ingest_harness as weather
 from tests.ingest.ingest_harness import BORN, FOREVER
 
 # Over the full hour, so that sources which ask once an hour do so twice.
 START = BORN + 2 * HOUR - 3 * MINUTE
 END = START + 7 * MINUTE
+# So much of the world's time passes at once.
+TURN_MS = 250
 KINDS: tuple[Any, ...] = (Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
 
 
@@ -42,21 +44,60 @@ def home(folder: Path, *, raw: bool) -> Path:
     return folder
 
 
-def recorded(folder: Path, *, raw: bool, seconds: float) -> Rooms:
+class WorldClock:
+    """The clock of a world in this process, about sixty times as fast as the machine's.
+
+    It moves when everybody in the event loop had a turn: on a busy machine nobody is late in the world's time.
+    """
+
+    never_goes_back = False
+    is_invented = True
+
+    def __init__(self, server: WorldServer) -> None:
+        self._server, self._now = server, server.now
+
+    def now(self) -> int:
+        """Where the world is."""
+        return self._now
+
+    def catch_up(self, instant: int) -> None:
+        """Nothing: its world says what has passed."""
+
+    def seconds(self) -> float:
+        """Seconds of the world."""
+        return self._now / SECOND
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for seconds of the world."""
+        until = self._now + seconds * SECOND
+        while self._now < until:
+            await asyncio.sleep(TURN_MS / 60 / SECOND)
+
+    async def move(self, until: int) -> None:
+        """Moves the world up to its end, and the clock on to a moment that may lie behind that."""
+        while self._now < until:
+            await asyncio.sleep(TURN_MS / 60 / SECOND)
+            self._now += TURN_MS
+            if self._now % STEP == 0 and self._now <= END:
+                await self._server.advance(self._now)
+
+
+def recorded(folder: Path, *, raw: bool, minutes: int) -> Rooms:
     """A home after some minutes of a world that drops connections and sends frames twice, in disorder or broken."""
     faults = Faults(seed=5, window=(START, END), drop=1 / 30, duplicate=0.05, reorder=0.05, corrupt=0.02)
 
     async def scene() -> None:
         server = weather.world_server(seed=7, faults=faults, history_ms=START - BORN)
         async with weather.served(server) as url:
-            rooms = Rooms(home(folder, raw=raw), clock=ScaledClock(server.now, speed=60.0))
-            moving = asyncio.create_task(
-                advance_in_real_time(server, speed=60.0, monotonic=elapsed_seconds, sleep=asyncio.sleep, until=END)
-            )
-            with closing(rooms):
-                await ingest_live(rooms, url=url, seconds=seconds, report=lambda progress: None)
-            moving.cancel()
-            await asyncio.gather(moving, return_exceptions=True)
+            clock = WorldClock(server)
+            with closing(Rooms(home(folder, raw=raw), clock=clock)) as rooms:
+                ingesting = asyncio.create_task(ingest_live(rooms, url=url, seconds=None, report=lambda progress: None))
+                moving = asyncio.create_task(clock.move(START + minutes * MINUTE))
+                await asyncio.wait([ingesting, moving], return_when=asyncio.FIRST_COMPLETED)
+                ingesting.cancel()
+                with suppress(asyncio.CancelledError):
+                    await ingesting
+                await moving
 
     asyncio.run(scene())
     return Rooms(folder, clock=VirtualClock(END + HOUR))
@@ -80,7 +121,7 @@ def everything(rooms: Rooms) -> dict[str, list[object]]:
 
 
 def test_a_recording_imported_into_a_new_home_gives_the_same_tape(tmp_path: Path) -> None:
-    with closing(recorded(tmp_path / "one", raw=True, seconds=9.0)) as first:
+    with closing(recorded(tmp_path / "one", raw=True, minutes=9)) as first:
         report = export_stream(
             first.tape,
             first.archive,
@@ -126,7 +167,7 @@ def test_a_recording_imported_into_a_new_home_gives_the_same_tape(tmp_path: Path
 
 
 def test_nothing_is_recorded_unless_it_is_asked_for(tmp_path: Path) -> None:
-    with closing(recorded(tmp_path / "one", raw=False, seconds=2.0)) as rooms:
+    with closing(recorded(tmp_path / "one", raw=False, minutes=2)) as rooms:
         assert rooms.tape.rows_written() > 100
         with pytest.raises(BadInput, match=r"no payloads were recorded from .* set `raw = true` in \[archive\]"):
             export_stream(rooms.tape, rooms.archive, rooms.clock, tmp_path / "out", since=START, tape_db=rooms.tape_db)

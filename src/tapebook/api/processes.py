@@ -3,9 +3,12 @@
 import asyncio
 import getpass
 import logging
+import os
+import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +20,7 @@ from tapebook.api.market import ALL_SOURCES
 from tapebook.backtest.home import backtest_homes
 from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.planning import plan_for
-from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest
+from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, run_backtest, run_backtest_chunks
 from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
 from tapebook.database_wait import when_database_answers
 from tapebook.desk import agents
@@ -174,7 +177,8 @@ def demo(
     them is backtested over that time, with its memory and without.
     """
     demo_loop.prepare_demo_home(Path(home), seed=seed, weeks=weeks)
-    demo_loop.age_demo(Path(home), progress=progress)
+    with _backtests_beside(Path(home), worth_it=weeks >= 1) as begin_backtests:
+        demo_loop.age_demo(Path(home), tape_written=begin_backtests, progress=progress)
     _backtest_past(Path(home), progress=progress)
     clock = VirtualClock(DEMO_START)
     rooms = Rooms(Path(home), clock=clock)
@@ -185,24 +189,77 @@ def demo(
         rooms.close()
 
 
+@contextmanager
+def _backtests_beside(home: Path, *, worth_it: bool) -> Iterator[Callable[[], None]]:
+    """What begins the backtests of a demo in another process, which has ended when the block is left.
+
+    They read the tape alone, so they need not wait until the past is lived through. What it did not come to, because it
+    was killed or could not begin, `_backtest_past` does; those of a few days are made sooner than a process begins.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> None:
+        if worth_it:
+            command = [sys.executable, "-P", "-c", _BACKTESTS_COMMAND, str(home)]
+            nowhere = subprocess.DEVNULL
+            running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere))
+
+    try:
+        yield begin
+        for process in running:
+            process.wait()
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+_BACKTESTS_COMMAND = "from tapebook.api.processes import backtest_beside; backtest_beside()"
+
+
+def backtest_beside() -> None:
+    """Makes the backtests of the demo that the command line names, while another process lives through its past.
+
+    Up to their results, which wait: what is there when the past ends is a document of the home.
+    """
+
+    def end_with_parent() -> None:
+        # Nothing ever comes: the pipe ends when the process at its other end does, however that was killed.
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    home = Path(sys.argv[1])
+    config = load_config(home)
+    with closing(Rooms(home, clock=VirtualClock(DEMO_START), read_with=config)) as rooms:
+        plans = _backtest_plans(rooms)
+    for plan in plans:
+        run_backtest_chunks(home, config, plan)
+
+
 def _backtest_past(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
     """Makes the backtests of a demo, or goes on with them; one whose market has gone on stays as it is."""
     with closing(Rooms(home, clock=VirtualClock(DEMO_START))) as rooms:
-        span = demo_loop.backtested_span(rooms.tape, rooms.home)
-        if span is None:
-            return
-        past = rooms.book.find_agent(demo_loop.BACKTESTED_AGENT, version=1)
-        # A plan that is stored is not made again: it may have seen a tape that a killed process has written to since.
-        stored = {plan.memory: plan for each in backtest_homes(home) if (plan := each.plan()).agent_version == 1}
-        chunks = "week" if span[1] - span[0] > 13 * DAY else "none"
-        wish = {"start": span[0], "end": span[1], "chunks": chunks}
-        plans = [stored.get(memory) or plan_for(rooms, past, {**wish, "memory": memory}) for memory in ("on", "off")]
+        plans = _backtest_plans(rooms)
         config, rows, trades = rooms.config, rooms.tape.rows_written(), rooms.book.closed_trade_count()
-    width = (demo_loop.BACKTESTED_SHARE - demo_loop.AGED_SHARE) / len(plans)
     for number, plan in enumerate(plans):
 
         def report(step: BacktestProgress, number: int = number, plan: BacktestPlan = plan) -> None:
+            width = (demo_loop.BACKTESTED_SHARE - demo_loop.AGED_SHARE) / len(plans)
             done = demo_loop.AGED_SHARE + width * (number + step.done)
             progress(DemoProgress(done, step.at, rows, step.ticks, trades, f"backtest with memory {plan.memory}"))
 
         run_backtest(home, config, plan, watch=BacktestCallbacks(report))
+
+
+def _backtest_plans(rooms: Rooms) -> list[BacktestPlan]:
+    """The backtests of a demo: one agent over its past, with its memory and without; none of one that has gone on."""
+    span = demo_loop.backtested_span(rooms.tape, rooms.home)
+    if span is None:
+        return []
+    past = rooms.book.find_agent(demo_loop.BACKTESTED_AGENT, version=1)
+    # A plan that is stored is not made again: it may have seen a tape that a killed process has written to since.
+    stored = {plan.memory: plan for each in backtest_homes(rooms.home) if (plan := each.plan()).agent_version == 1}
+    chunks = "week" if span[1] - span[0] > 13 * DAY else "none"
+    wish = {"start": span[0], "end": span[1], "chunks": chunks}
+    return [stored.get(memory) or plan_for(rooms, past, {**wish, "memory": memory}) for memory in ("on", "off")]

@@ -497,10 +497,17 @@ class SpooledArchive:
 
     def store_content_or_raise(self, content: bytes) -> str:
         """The key of content that is kept from now on, in the archive or in the spool; raises when it is in neither."""
-        kept = self.store_content(content)
-        if kept.key is None:
-            raise StoreFailed(f"cannot write to {self._folder}, nor to the archive: {kept.problem}") from kept.problem
-        return kept.key
+        return self.store_contents_or_raise([content])[0]
+
+    def store_contents_or_raise(self, contents: Iterable[bytes]) -> list[str]:
+        """The keys of several, with one wait for the disk."""
+        keys = []
+        for kept in self.store_contents(contents):
+            if kept.key is None:
+                text = f"cannot write to {self._folder}, nor to the archive: {kept.problem}"
+                raise StoreFailed(text) from kept.problem
+            keys.append(kept.key)
+        return keys
 
     def drain(self, *, when_due: bool = False) -> DrainResult:
         """Packs what waits, whoever wrote it, and moves it to the archive; `when_due` only after `longest_wait_ms`.

@@ -100,6 +100,15 @@ def run_backtest(
             return result
 
 
+def run_backtest_chunks(parent: Path, config: Config, plan: BacktestPlan) -> None:
+    """Makes the decisions of a plan that asks no model, and leaves it to `run_backtest` to sum up the whole."""
+    home = BacktestHome.prepare(parent, config, plan)
+    with exclusive_lock(home.folder):
+        if home.result() is None:
+            with closing(BacktestRun(home, home.plan(), BacktestCallbacks())) as run, gc_paused():
+                run.run_chunks()
+
+
 def open_backtest_rooms(
     home: BacktestHome, plan: BacktestPlan, clock: VirtualClock, *, ledger: BacktestLedger | None = None
 ) -> Rooms:
@@ -142,14 +151,18 @@ class BacktestRun:
 
     def run_to_end(self) -> BacktestResult:
         """Every chunk that is not done yet, and the whole."""
+        result = measure_all(self._rooms, self._deployment, self._plan, self.run_chunks())
+        self._home.save_result(result, summary=summary_text(result))
+        return result
+
+    def run_chunks(self) -> list[ChunkResult]:
+        """The results of all chunks; those that are not done yet are run."""
         results = []
         for chunk in self._plan.chunks:
             kept = self._home.checkpoint(chunk)
             results.append(kept.result if kept else self.run_chunk(chunk))
             self._watch.chunk(results[-1])
-        result = measure_all(self._rooms, self._deployment, self._plan, results)
-        self._home.save_result(result, summary=summary_text(result))
-        return result
+        return results
 
     def run_chunk(self, chunk: BacktestChunk) -> ChunkResult:
         """Every decision of a chunk that is not made yet; then its measures, kept as a checkpoint."""

@@ -124,11 +124,13 @@ def age_home(
     *,
     until: int,
     agents: Sequence[tuple[AgentProfile, AgentProfile]],
+    tape_written: Callable[[], None] = lambda: None,
     progress: Callable[[DemoProgress], None],
 ) -> None:
     """Lives through a world from its start up to a moment; a home that is older stays as it is.
 
-    `agents` are pairs: as each decided in the past, and as it is to decide from then on.
+    `agents` are pairs: as each decided in the past, and as it is to decide from then on. `tape_written` is called when
+    the whole market is on the tape.
     """
     with exclusive_lock(home), exclusive_lock(home, "tape"):
         rooms = Rooms(home, clock=(clock := VirtualClock(world.start)))
@@ -139,6 +141,7 @@ def age_home(
             asyncio.run(_write_tape(rooms, clock, world, until=until, progress=progress))
         finally:
             rooms.close()
+        tape_written()
         _live_through_past(home, world.start, until, [past.name for past, _ in agents], progress=progress)
         rooms = Rooms(home, clock=VirtualClock(until))
         try:

@@ -260,8 +260,16 @@ def _read_marker(home: Path) -> _DemoMarker:
     return msgspec.json.decode((home / DEMO_MARKER).read_bytes(), type=_DemoMarker)
 
 
-def age_demo(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
-    """Lives through the weeks before a demo, if its home was made with any and has not done so."""
+def age_demo(
+    home: Path,
+    *,
+    tape_written: Callable[[], None] = lambda: None,
+    progress: Callable[[DemoProgress], None],
+) -> None:
+    """Lives through the weeks before a demo, if its home was made with any and has not done so.
+
+    `tape_written` is called when their market is on the tape, before it is lived through.
+    """
     made = _read_marker(home)
 
     def report(step: DemoProgress) -> None:
@@ -269,7 +277,7 @@ def age_demo(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
 
     # A home of before ranges were written down has lived through its past, with the agents of then.
     if made.ranging:
-        age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, progress=report)
+        age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, tape_written=tape_written, progress=report)
 
 
 def backtested_span(tape: Tape, home: Path) -> tuple[int, int] | None:
@@ -295,10 +303,12 @@ async def run_demo(
     """Runs the world up to its end, from where an earlier run stopped."""
     until = DEMO_START + int(seconds * MARKET_MS_PER_SECOND)
     before = BACKTESTED_SHARE if _read_marker(rooms.home).aged_days else 0.0
+    # Its seconds begin here: preparing the market takes some of them.
+    began = elapsed_seconds()
     with exclusive_lock(rooms.home), exclusive_lock(rooms.home, "tape"):
         async with _demo_feed(rooms, clock) as feed:
             desk = _demo_desk(rooms, clock)
-            async for _ in _play_steps(feed, desk, _Pace(clock, paced=paced), until=until):
+            async for _ in _play_steps(feed, desk, _Pace(clock, began=began, paced=paced), until=until):
                 step = _demo_progress(rooms.book, desk, clock, until, tape=rooms.tape)
                 progress(msgspec.structs.replace(step, done=before + (1 - before) * step.done))
         anchor_heads(rooms)
@@ -309,8 +319,8 @@ async def play_until(rooms: Rooms, clock: VirtualClock, *, until: Callable[[], b
     with exclusive_lock(rooms.home), exclusive_lock(rooms.home, "tape"):
         async with _demo_feed(rooms, clock) as feed:
             desk = _demo_desk(rooms, clock)
-            last = feed.next_step() + MINUTE
-            async for _ in _play_steps(feed, desk, _Pace(clock, paced=False), until=last, enough=until):
+            last, pace = feed.next_step() + MINUTE, _Pace(clock, began=elapsed_seconds(), paced=False)
+            async for _ in _play_steps(feed, desk, pace, until=last, enough=until):
                 pass
 
 
@@ -344,11 +354,11 @@ async def _play_steps(
 class _Pace:
     """Keeps the world from running ahead of its clock, and says when to show progress."""
 
-    def __init__(self, clock: VirtualClock, *, paced: bool) -> None:
+    def __init__(self, clock: VirtualClock, *, began: float, paced: bool) -> None:
         self._clock = clock
         self._paced = paced
         self._market_start = clock.now()
-        self._start = self._shown = elapsed_seconds()
+        self._start = self._shown = began
 
     async def wait(self) -> bool:
         """Sleeps if market time is ahead; True a few times a second."""

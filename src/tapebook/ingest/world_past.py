@@ -2,11 +2,12 @@
 
 Bars and rates are imported history: each is known when a live source would have known it. The other sources have no
 history to import, so they ask the world's servers at the end of every day, and what they say is known then. A
-process that is killed goes on with the first step the tape does not have.
+process that is killed goes on with the first step the tape does not have. The bars of weeks are drawn beside it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from operator import attrgetter
 
@@ -22,9 +23,12 @@ from tapebook.ingest.stepwise import polled_sources
 from tapebook.tape.bars import roll_up
 from tapebook.tape.source import Source
 from tapebook.wiring import Rooms
+from tapebook.world.drawing import bars_drawn_beside
 from tapebook.world.market import World
 
 PAST_STEP_MS = DAY
+# Sooner than a process has begun, two days are drawn here.
+_LEAST_DRAWN_BESIDE_MS = 3 * DAY
 
 
 async def write_past(
@@ -41,9 +45,13 @@ async def write_past(
     ingester = Ingester(rooms, intake, keep=retention_by_channel(rooms.config))
     beside: list[Source] = []
     running: asyncio.Task[None] | None = None
+    drawing = ExitStack()
     try:
+        drawn: Iterator[list[Candle]] = iter(())
+        if until - world.start >= _LEAST_DRAWN_BESIDE_MS:
+            drawn = drawing.enter_context(bars_drawn_beside(world, every=PAST_STEP_MS, until=until))
         for at in range(world.start + PAST_STEP_MS, until + 1, PAST_STEP_MS):
-            rows = server.skip_to(at)
+            rows = server.skip_to(at, bars=next(drawn, ()))
             if rooms.tape.head()[1] >= at:
                 continue
             # A millisecond before the step: who asks at it may know the bars, and a step that is made again too.
@@ -62,6 +70,7 @@ async def write_past(
                 raise StoreFailed(problem)
             progress(at)
     finally:
+        drawing.close()
         if running is not None:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

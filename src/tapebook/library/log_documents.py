@@ -102,15 +102,17 @@ class _LogDocuments:
 
     def _new_versions(self, found: Iterable[Document]) -> list[Draft]:
         """The events of documents that say something new; their bodies are in the archive before them."""
-        drafts, now, seq = [], self.clock.now(), self.stored.head()
+        drafts, bodies, now, seq = list[Draft](), list[bytes](), self.clock.now(), self.stored.head()
         for each in found:
             content = each.text.encode()
             digest = sha256_hex(content)
             before = self.stored.version(each.scope, each.path, seq=seq)
             if before is None or before.sha256 != digest:
-                self.archive.store_content_or_raise(content)
+                bodies.append(content)
                 kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
                 drafts.append(draft_document_event(now, kept))
+        # All at once: a home that is weeks old has thousands, and each by itself waits for the disk.
+        self.archive.store_contents_or_raise(bodies)
         return drafts
 
 

@@ -124,6 +124,18 @@ def symbol_history(
             yield listing.minute_bar(turn, number=number, at=at)[1]
 
 
+def bars_by_step(world: World, *, every: int, until: int) -> Iterator[list[Candle]]:
+    """The final bars of all symbols, those of one step after the other, up to the last whole step; each as a list."""
+    bars: list[Candle] = []
+    for number, at, moves in world.walk_minutes():
+        if at > world.start and (at - world.start) % every == 0:
+            yield bars
+            bars = []
+        if at >= until:
+            return
+        bars += [listing.minute_bar(turn, number=number, at=at)[1] for listing, turn in moves]
+
+
 def symbol_candles(world: World, symbol: str, *, until: int, after: int | None = None) -> Iterator[Candle]:
     """The bars alone."""
     return (each for each in symbol_history(world, symbol, until=until, after=after) if isinstance(each, Candle))

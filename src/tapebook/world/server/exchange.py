@@ -7,7 +7,8 @@ for all coins would take minutes.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from operator import attrgetter
 from random import Random
 from types import MappingProxyType
@@ -51,6 +52,7 @@ class Coin:
         self.index = 0
         self._seed = seed
         self._usual_volume_usd = daily_volume_usd
+        self._draw: Callable[[], MinuteDetails] | None = None
         self._drawn: MinuteDetails | None = None
         self._states: list[Candle | None] | None = None
         self._book: SimulatedBook | None = None
@@ -58,8 +60,10 @@ class Coin:
 
     @property
     def current_minute(self) -> MinuteDetails:
-        """The minute that is being played."""
-        assert self._drawn is not None, "a coin shows nothing before its first minute"
+        """The minute that is being played, drawn when somebody looks at it: of most of a long past nobody does."""
+        if self._drawn is None:
+            assert self._draw is not None, "a coin shows nothing before its first minute"
+            self._drawn = self._draw()
         return self._drawn
 
     @property
@@ -67,11 +71,11 @@ class Coin:
         """The mid of this step."""
         return self.current_minute.mids_e8[self.index]
 
-    def open_minute(self, drawn: MinuteDetails) -> None:
-        """Begins a minute; the one before is over and its bar final."""
-        if self._drawn is not None:
-            self._close_minute(self._drawn.candle)
-        self._drawn, self._states = drawn, None
+    def open_minute(self, draw: Callable[[], MinuteDetails], *, ended: Candle | None = None) -> None:
+        """Begins a minute; the one before is over and its bar, where somebody has drawn it already, is `ended`."""
+        if self._draw is not None:
+            self._close_minute(ended or self.current_minute.candle)
+        self._draw, self._drawn, self._states = draw, None, None
         self.move_to_step(0)
 
     def move_to_step(self, index: int) -> None:
@@ -153,6 +157,7 @@ class Venue:
         self.coins = self.perps | self.spots
         self.settled: dict[str, list[FundingRate]] = {symbol: [] for symbol in world.symbols}
         self._drawn_from = floor_to_step(at, MINUTE) - NEWEST_BARS * MINUTE
+        self._given: dict[tuple[str, int], Candle] = {}
         self._minutes = self._play_minutes(world)
         self._minute = next(self._minutes)
         self.play_to(at)
@@ -161,8 +166,9 @@ class Venue:
         """The perp something follows: the one named, or the first there is when it is not listed."""
         return self.perps.get(symbol) or next(iter(self.perps.values()))
 
-    def play_to(self, at: int) -> None:
-        """Moves on to a step."""
+    def play_to(self, at: int, *, bars: Iterable[Candle] = ()) -> None:
+        """Moves on to a step; `bars` are those on the way that somebody has drawn already."""
+        self._given = {(bar.symbol, bar.bucket_ts): bar for bar in bars}
         while self._minute < floor_to_step(at, MINUTE):
             self._minute = next(self._minutes)
         self.at = at
@@ -188,7 +194,9 @@ class Venue:
                 self._settle_funding(moves, at)
             if at >= self._drawn_from:
                 for listing, turn in moves:
-                    self.perps[listing.asset.symbol].open_minute(listing.minute_details(turn, number=number, at=at))
+                    symbol = listing.asset.symbol
+                    draw = partial(listing.minute_details, turn, number=number, at=at)
+                    self.perps[symbol].open_minute(draw, ended=self._given.get((symbol, at - MINUTE)))
                 for follower in self._spots:
                     follower.open_minute()
             yield at
@@ -211,7 +219,7 @@ class _SpotFollower:
 
     def open_minute(self) -> None:
         """Begins the minute the perp is in."""
-        self.coin.open_minute(spot_minute(self._spot, self._perp.current_minute))
+        self.coin.open_minute(partial(spot_minute, self._spot, self._perp.current_minute))
 
 
 def _perp_coin(symbol: str, seed: int) -> Coin:
@@ -256,10 +264,10 @@ class Exchange:
         self._mids: dict[str, str] = {}
         self._delist_due()
 
-    def play_to(self, at: int) -> None:
+    def play_to(self, at: int, *, bars: Iterable[Candle] = ()) -> None:
         """Moves on to a step. The builder's dex is walked only once someone has asked for it."""
         self.now = at
-        self.main.play_to(at)
+        self.main.play_to(at, bars=bars)
         if self._builder is not None:
             self._builder.play_to(at)
         self._delist_due()

@@ -13,7 +13,7 @@ a room reads no clock of its own.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
 from aiohttp import web
@@ -117,10 +117,13 @@ class WorldServer:
         self._exchange.now = to
         self._release_unanswered()
 
-    def skip_to(self, at: int) -> list[Candle | FundingRate]:
-        """Moves the world on without a frame to anybody; gives the bars that ended and the rates settled meanwhile."""
+    def skip_to(self, at: int, *, bars: Iterable[Candle] = ()) -> list[Candle | FundingRate]:
+        """Moves the world on without a frame to anybody; gives the bars that ended and the rates settled meanwhile.
+
+        `bars` are those of the time between that were drawn elsewhere; it draws what is missing.
+        """
         since = self.now
-        self._exchange.play_to(at)
+        self._exchange.play_to(at, bars=bars)
         self._next_step = at + STEP
         return self._exchange.main.rows_between(since, at)
 
