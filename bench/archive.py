@@ -87,7 +87,7 @@ def _trade(home: Path, place: str) -> list[float]:
     (home / FILE).write_text(text.replace("cold_file_hours = 24", "cold_file_hours = 0"))
     clock, times = VirtualClock(DEMO_START), list[float]()
     rooms = Rooms(home, clock=clock)
-    beside = AnchorTimer(rooms), RowMover(rooms)
+    beside = AnchorTimer(rooms), RowMover(rooms.clock, rooms.home)
 
     def timed(*args: object, **named: object) -> DecisionRun:
         start = time.perf_counter()

@@ -82,7 +82,7 @@ def _live(home: Path) -> Bytes:
 def _left(home: Path) -> Bytes:
     """The same decisions when they are old: what the book still has of them, without the room that came free."""
     rooms = Rooms(home, clock=VirtualClock(START + 90 * DAY))
-    old = OldRunArchiver(rooms)
+    old = OldRunArchiver(rooms.archive, rooms.log, rooms.clock, config=rooms.config)
     while old.archive_step():
         pass
     told = _told(rooms)

@@ -16,15 +16,16 @@ anchor after that tells the archive too: what anchors name that were written in 
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 
-from tapebook.archive import Archive
+from tapebook.archive import Archive, SpooledArchive
 from tapebook.background import BackgroundCall
-from tapebook.clock import elapsed_seconds
+from tapebook.clock import Clock, elapsed_seconds
 from tapebook.domain.canonical import sha256_hex
 from tapebook.errors import Damaged, DatabaseAway, StaleWriter, TapebookError
-from tapebook.log import Finding, Head, NotedAnchor, Restore, Stream
+from tapebook.log import Finding, Head, Log, NotedAnchor, Restore, Stream
 from tapebook.log.event import GENESIS
 from tapebook.tape.seals import Seal, SealPlace, TapeMark, commit_at, sealed_places, tape_mark
 from tapebook.wiring import Rooms
@@ -76,13 +77,13 @@ def anchor_heads(rooms: Rooms) -> int | None:
     if draft is None:
         return None
     _write_anchor(rooms.archive, draft)
-    _note_anchor(rooms, draft)
+    _note_anchor(rooms.log, draft)
     return draft.anchor.number
 
 
 def _draft_anchor(rooms: Rooms, follows: NotedAnchor) -> _AnchorDraft | None:
     """The next anchor behind another one, from the book and the tape alone; None when nothing has changed."""
-    if _is_backtest(rooms):
+    if _is_backtest(rooms.home):
         return None
     anchored = rooms.log.anchored_seqs()
     heads = {stream: rooms.log.head(stream) for stream in rooms.log.streams()}
@@ -111,10 +112,10 @@ def _write_anchor(archive: Archive, draft: _AnchorDraft) -> None:
         raise StaleWriter(f"anchor {draft.anchor.number} was written by another process") from error
 
 
-def _note_anchor(rooms: Rooms, draft: _AnchorDraft) -> None:
+def _note_anchor(log: Log, draft: _AnchorDraft) -> None:
     anchor = draft.anchor
     digest = sha256_hex(msgspec.json.encode(anchor))
-    rooms.log.note_anchor(NotedAnchor(anchor.number, digest, anchor.tape.seq, anchor.written_at), draft.reach)
+    log.note_anchor(NotedAnchor(anchor.number, digest, anchor.tape.seq, anchor.written_at), draft.reach)
 
 
 def try_anchor_heads(rooms: Rooms) -> str | None:
@@ -163,7 +164,7 @@ class AnchorTimer:
             self._problem = None
         elif self._rooms.archive.is_local:
             self._problem = try_anchor_heads(self._rooms)
-        elif not _is_backtest(self._rooms):
+        elif not _is_backtest(self._rooms.home):
             self._newest.start(partial(_newest_anchor, self._rooms.archive, noted))
         return self._problem
 
@@ -185,7 +186,7 @@ class AnchorTimer:
                     self._write.start(partial(_write_anchor, self._rooms.archive, self._draft))
             elif self._write.has_ended and self._draft is not None:
                 self._write.take_result()
-                _note_anchor(self._rooms, self._draft)
+                _note_anchor(self._rooms.log, self._draft)
         except StaleWriter:
             # Somebody else has anchored the same just now.
             self._problem = None
@@ -195,9 +196,9 @@ class AnchorTimer:
             self._problem = _problem_of(error)
 
 
-def _is_backtest(rooms: Rooms) -> bool:
+def _is_backtest(home: Path) -> bool:
     """Whether a home is that of a backtest: it shares the archive of the home above, whose anchors are not its own."""
-    return (rooms.home / "plan.json").is_file()
+    return (home / "plan.json").is_file()
 
 
 def _newest_anchor(archive: Archive, noted: NotedAnchor) -> NotedAnchor:
@@ -207,19 +208,19 @@ def _newest_anchor(archive: Archive, noted: NotedAnchor) -> NotedAnchor:
     return noted
 
 
-def newest_tape_mark(rooms: Rooms) -> TapeMark:
+def newest_tape_mark(archive: Archive, log: Log) -> TapeMark:
     """The tape as the newest anchor that the book has noted names it; an empty one without any anchor."""
-    number = rooms.log.newest_anchor().number
-    content = rooms.archive.get(_anchor_key(number)) if number else None
+    number = log.newest_anchor().number
+    content = archive.get(_anchor_key(number)) if number else None
     return TapeMark() if content is None else _decode_anchor(content).tape
 
 
-def note_restore(rooms: Rooms) -> int:
+def note_restore(archive: SpooledArchive, log: Log, clock: Clock) -> int:
     """Has a book that was just restored know which anchors name what was lost; returns how many there are."""
-    noted = rooms.log.newest_anchor()
-    newest = _newest_anchor(rooms.archive, noted).number
+    noted = log.newest_anchor()
+    newest = _newest_anchor(archive, noted).number
     if newest > noted.number:
-        rooms.log.note_restore(Restore(newest, noted.number, rooms.clock.now()))
+        log.note_restore(Restore(newest, noted.number, clock.now()))
     return newest - noted.number
 
 
@@ -260,7 +261,7 @@ class AnchorCheck:
 
     def findings(self) -> Iterator[Finding]:
         """Every contradiction, the first few of a kind."""
-        if _is_backtest(self._rooms):
+        if _is_backtest(self._rooms.home):
             return
         # The note before the archive, and both before the databases: whoever writes meanwhile only adds to the latter.
         noted, anchored = self._rooms.log.newest_anchor(), self._rooms.log.anchored_seqs()

@@ -13,7 +13,7 @@ from tapebook.archive import Archive, DrainResult, SpooledArchive
 from tapebook.background import BackgroundCall
 from tapebook.clock import SystemClock, elapsed_seconds
 from tapebook.domain.text import plural
-from tapebook.wiring import Rooms
+from tapebook.settings.config import Config
 
 UPLOAD_SECONDS = 300.0
 """How often a process looks whether the spool of its machine is to be packed."""
@@ -22,8 +22,8 @@ UPLOAD_SECONDS = 300.0
 class SpoolUploads:
     """Packs what is due in the spool of a machine and sends it, in a thread; nothing where the archive is a folder."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._archive, self._spool = rooms.archive.behind, rooms.home / rooms.config.archive.spool
+    def __init__(self, archive: SpooledArchive, config: Config, home: Path) -> None:
+        self._archive, self._spool = archive.behind, home / config.archive.spool
         self._call = BackgroundCall[DrainResult]("spool")
         self._due = elapsed_seconds() + UPLOAD_SECONDS
         self._problem: str | None = None
@@ -43,10 +43,10 @@ class SpoolUploads:
         return _send_what_is_due(self._archive, self._spool)
 
 
-def send_due_texts(rooms: Rooms) -> DrainResult:
+def send_due_texts(archive: SpooledArchive, config: Config, home: Path) -> DrainResult:
     """Packs what is due in the spool of a machine and sends it to an archive elsewhere; waits for the archive."""
-    archive = rooms.archive.behind
-    return DrainResult() if archive.is_local else _send_what_is_due(archive, rooms.home / rooms.config.archive.spool)
+    behind = archive.behind
+    return DrainResult() if behind.is_local else _send_what_is_due(behind, home / config.archive.spool)
 
 
 def _send_what_is_due(archive: Archive, spool: Path) -> DrainResult:
@@ -55,10 +55,10 @@ def _send_what_is_due(archive: Archive, spool: Path) -> DrainResult:
         return spooled.drain(when_due=True)
 
 
-def send_documents(rooms: Rooms) -> None:
+def send_documents(archive: SpooledArchive, config: Config) -> None:
     """Sends what waits at once where other machines read the same book: they cannot look into this spool.
 
     Nothing is lost when the archive does not take it: it waits, and goes with the next pack.
     """
-    if "://" in rooms.config.store.book and not rooms.archive.is_local:
-        rooms.archive.drain()
+    if "://" in config.store.book and not archive.is_local:
+        archive.drain()

@@ -147,7 +147,7 @@ def test_what_is_told_again_changes_nothing(book: app.Tapebook) -> None:
 
 def test_a_desk_leaves_bots_alone(book: app.Tapebook) -> None:
     with book._home.read() as rooms:
-        assert DeploymentDirectory(rooms).enabled_deployments() == []
+        assert DeploymentDirectory(rooms.book, rooms.work, rooms.broker).enabled_deployments() == []
 
 
 def test_positions_and_fills_of_no_decision(tmp_path: Path) -> None:

@@ -106,11 +106,11 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
     monkeypatch.setattr(compaction, "_FIRST_RETRY_SECONDS", 0.1)
     gate.hang()
     with desk(tmp_path / "home", settings=settings) as floor:
-        agent, recorder = floor.hire(), _recorder(floor.rooms)
+        agent, recorder = floor.hire(), _recorder(floor.rooms.archive, floor.rooms.config, floor.rooms.tape_db)
         floor.quote(BTC=100, ETH=10)
         floor.later(3 * HOUR, BTC=101, ETH=10)
         before = floor.rooms.tape.mids("BTC", since=0, until=2**62, view=View(floor.clock.now()))
-        anchors, mover = AnchorTimer(floor.rooms), RowMover(floor.rooms)
+        anchors, mover = AnchorTimer(floor.rooms), RowMover(floor.rooms.clock, floor.rooms.home)
         began = time.monotonic()
         for turn in range(5):
             floor.say(agent, reply("hold"))
@@ -170,7 +170,7 @@ def test_documents_of_one_machine_are_read_by_the_decisions_of_another(
         other = Rooms(tmp_path / "worker", clock=shelf.floor.clock)
         try:
             use_plain_index(other)
-            assert index_as_of(other, seq).head() == seq
+            assert index_as_of(other.documents, other.archive, other.indexes, seq).head() == seq
         finally:
             other.close()
         # While the bucket is away, documents are written all the same, and go with the next that can.

@@ -34,4 +34,4 @@ def shown(played: Played) -> tuple[ReportData, list[BarColumns]]:
     home = BacktestHome(played.parent / "backtests" / played.result.id)
     plan = home.plan()
     with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-        return report_data(rooms, plan, played.result), market_bars(rooms, plan)
+        return report_data(rooms.book, rooms.book_db, plan, played.result), market_bars(rooms.tape, plan)

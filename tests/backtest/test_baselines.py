@@ -95,7 +95,7 @@ def test_the_same_exposure_is_that_of_the_book(result: BacktestResult, played: P
     home = BacktestHome(played.parent / "backtests" / result.id)
     with closing(Rooms(home.folder, clock=VirtualClock(END))) as rooms:
         deployment = deploy_agent(rooms.book, rooms.clock, result.agent)
-        fills = book_range(rooms, deployment, after=0, until=result.total.head_seq).booked_fills()
+        fills = book_range(rooms.book, rooms.book_db, deployment, after=0, until=result.total.head_seq).booked_fills()
     sums = dict.fromkeys(SYMBOLS, 0.0)
     for symbol in SYMBOLS:
         own = [fill for fill in fills if fill.symbol == symbol]
@@ -138,7 +138,7 @@ def paths_and_costs(played: Played) -> tuple[list[PriceSeries], OrderCosts]:
     home = BacktestHome(played.parent / "backtests" / played.result.id)
     plan = home.plan()
     with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-        return price_series(rooms, plan), order_costs(rooms)
+        return price_series(rooms.tape, plan), order_costs(rooms.config)
 
 
 def test_paths_and_costs_are_those_of_the_home(played: Played) -> None:

@@ -102,13 +102,15 @@ def test_what_came_later_is_not_known(played: Played) -> None:
     home = BacktestHome(played.parent / "backtests" / played.result.id)
     first, second = played.result.chunks[:2]
     with stage(home, home.plan()) as told:
-        early = book_range(told.rooms, told.deployment, after=0, until=first.head_seq)
+        early = book_range(told.rooms.book, told.rooms.book_db, told.deployment, after=0, until=first.head_seq)
         assert len(early.ended_trades()) == first.trades and early.packets_digest() == (
             first.ticks,
             first.packets_sha256,
         )
         assert any(span.exit_seq is None for span in early.holding_spans())
-        late = book_range(told.rooms, told.deployment, after=first.head_seq, until=second.head_seq)
+        late = book_range(
+            told.rooms.book, told.rooms.book_db, told.deployment, after=first.head_seq, until=second.head_seq
+        )
         assert {span.entry_seq for span in late.holding_spans()} & {span.entry_seq for span in early.holding_spans()}
         stranger = BookRange(
             told.rooms.book_db,

@@ -218,7 +218,7 @@ def test_another_model_is_another_backtest(
     set_to(home, line, other)
     assert planned(home).id != plan.id
     with closing(Rooms(home, clock=SystemClock())) as rooms:
-        assert PlanFingerprints(rooms).changed_inputs(plan) == ("settings",)
+        assert PlanFingerprints(rooms.tape, rooms.config, rooms.engine).changed_inputs(plan) == ("settings",)
 
 
 def test_the_fill_rule_is_part_of_a_backtest(home: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_backtest_begins_with_what_another_had_learned(
     with opened(home, first) as before, opened(home, second) as after:
         at_the_end = learned(before, seq=before.book.head(NAME), as_of=FIRST_END)
         plan = BacktestHome(after.home).plan()
-        begins = inherited_seq(after, plan)
+        begins = inherited_seq(after.book, after.log, plan)
         assert learned(after, seq=begins, as_of=FIRST_END) == at_the_end
         assert at_the_end[1] > 0 and at_the_end[2] is not None and at_the_end[3]
         # Of the account nothing comes along, and what is learned from then on is added to what was known.
@@ -163,7 +163,8 @@ def test_the_live_agent_as_of_the_start(home: Path, tmp_path: Path, first: Backt
         plan = BacktestHome(rooms.home).plan()
         source, kinds = plan.memory_from, Counter(event.kind for event in found[:half])
         copied = Counter(
-            event.kind for event in rooms.log.events(rooms.book.stream(NAME), until=inherited_seq(rooms, plan))
+            event.kind
+            for event in rooms.log.events(rooms.book.stream(NAME), until=inherited_seq(rooms.book, rooms.log, plan))
         )
     assert source is not None and (source.name, source.events, source.learned_until) == ("live", half, FIRST_END)
     assert {kind: copied[kind] for kind in kinds} == kinds

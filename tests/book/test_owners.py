@@ -67,7 +67,7 @@ def _trade(floor: Desk) -> Deployment:
     floor.say(agent, reply("hold"))
     tick(floor.rooms, shadow, ask=lambda _rooms, _opened: EngineAnswer(reply("hold")))
     floor.say(agent, reply("open", "long", 100, symbol="ETH", order_type="limit", limit_price=9.9), symbol="ETH")
-    control.halt(floor.rooms, "", reason="mine")
+    floor.halt("", reason="mine")
     control.flatten(floor.rooms, ["elsewhere.paper", ""], reason="mine")
     floor.rooms.replies.store_reply(
         "k", StoredReply("{}", "r"), deployment=agent.id, cost_usd_e6=7, at=floor.clock.now()

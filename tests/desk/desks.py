@@ -8,6 +8,7 @@ from typing import Any
 
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
+from tapebook.desk import control
 from tapebook.desk.verify import OPERATIONAL_TABLES
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.market import Mid
@@ -60,6 +61,14 @@ class Desk:
         """What a desk does between ticks."""
         execute_orders(self.rooms, deployment)
         reconcile_account(self.rooms, deployment)
+
+    def halt(self, subject: str, *, reason: str) -> control.HaltReport:
+        """No decision of a deployment is carried out any more; of none, for the whole home."""
+        return control.halt(self.rooms.book, self.rooms.log, self.rooms.clock, subject, reason=reason)
+
+    def resume(self, subject: str, *, reason: str) -> control.HaltReport:
+        """Ends what a halt began."""
+        return control.resume(self.rooms.book, self.rooms.log, self.rooms.clock, subject, reason=reason)
 
     def working(self, deployment: Deployment) -> list[Order]:
         """Orders that have not ended."""

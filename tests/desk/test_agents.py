@@ -277,7 +277,7 @@ def test_slots_of_an_agent_that_was_removed_expire(floor: Desk) -> None:
     floor.quote(BTC=100)
     slot = Slot(agent, "BTC", floor.clock.now())
     floor.rooms.work.enqueue([QueuedDecision(slot.run_id(), agent.id, "BTC", slot.scheduled_for)])
-    agents.remove_agent(floor.rooms, "a", reason="enough")
+    agents.remove_agent(floor.rooms.book, floor.rooms.clock, "a", reason="enough")
     worker = Worker(floor.rooms)
     worker.turn()
     worker.close()
@@ -292,7 +292,7 @@ def test_an_agent_that_is_removed_while_a_worker_looks_at_it_ends_no_worker(
     agent = floor.hire()
     slot = Slot(agent, "BTC", floor.clock.now())
     floor.rooms.work.enqueue([QueuedDecision(slot.run_id(), agent.id, "BTC", slot.scheduled_for)])
-    agents.remove_agent(floor.rooms, "a", reason="enough")
+    agents.remove_agent(floor.rooms.book, floor.rooms.clock, "a", reason="enough")
     worker = Worker(floor.rooms)
     with monkeypatch.context() as before:
         # What the worker saw a moment before the removal.
@@ -307,11 +307,11 @@ def test_an_agent_that_is_removed_while_a_worker_looks_at_it_ends_no_worker(
 def test_an_agent_with_an_order_under_way_is_not_removed(floor: Desk) -> None:
     holding(floor)
     with pytest.raises(BadInput, match=r"^a holds BTC: close it with `tapebook flatten a`, then remove the agent$"):
-        agents.remove_agent(floor.rooms, "a", reason="enough")
+        agents.remove_agent(floor.rooms.book, floor.rooms.clock, "a", reason="enough")
     control.flatten(floor.rooms, ["a.paper"], reason="by hand")
     with pytest.raises(BadInput, match="a holds BTC"):
-        agents.remove_agent(floor.rooms, "a", reason="enough")
+        agents.remove_agent(floor.rooms.book, floor.rooms.clock, "a", reason="enough")
     floor.later(10_000, BTC=100, ETH=10)
     Executor(floor.rooms).turn()
-    assert agents.remove_agent(floor.rooms, "a", reason="enough").version == 2
+    assert agents.remove_agent(floor.rooms.book, floor.rooms.clock, "a", reason="enough").version == 2
     assert floor.is_whole()

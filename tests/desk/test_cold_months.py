@@ -101,9 +101,9 @@ def move_all_out(home: Path, mirror: Path) -> None:
         nothing = dict.fromkeys(retention_by_channel(rooms.config), 0)
         put, watched = partial(put_cold, rooms.archive), Watchlists(rooms.book).symbols
         families = rooms.tape.families
-        store_catalogue(rooms)
+        store_catalogue(rooms.tape, rooms.archive, rooms.tape_db)
         assert retire_rows(rooms.tape_db, put, keep=nothing, now=with_rows.now(), watched=watched, families=families)
-        old = OldRunArchiver(rooms)
+        old = OldRunArchiver(rooms.archive, rooms.log, rooms.clock, config=rooms.config)
         while old.archive_step():
             pass
         assert old.left > 10
@@ -134,8 +134,8 @@ def test_rows_that_had_not_left_are_named_as_lost_and_commits_go_on(tmp_path: Pa
     # All but the candles.
     keep = {name: 0 for name in retention_by_channel(rooms.config) if not name.startswith("candles")}
     watched = Watchlists(rooms.book).symbols
-    store_catalogue(rooms)
-    store_catalogue(rooms)
+    store_catalogue(rooms.tape, rooms.archive, rooms.tape_db)
+    store_catalogue(rooms.tape, rooms.archive, rooms.tape_db)
     assert len(rooms.archive.keys("catalogue/tape/")) == 1, "the same tables are stored once"
     put, families = partial(put_cold, rooms.archive), rooms.tape.families
     retire_rows(rooms.tape_db, put, keep=keep, now=rooms.clock.now(), watched=watched, families=families)

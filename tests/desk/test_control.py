@@ -26,34 +26,34 @@ def events(floor: Desk) -> int:
 
 def test_halt_and_resume(floor: Desk) -> None:
     agent = floor.hire()
-    assert control.halt(floor.rooms, agent.id, reason="odd") == HaltReport(agent.id, True, {agent.id: "odd"})
+    assert floor.halt(agent.id, reason="odd") == HaltReport(agent.id, True, {agent.id: "odd"})
     before = events(floor)
-    assert control.halt(floor.rooms, agent.id, reason="odd") == HaltReport(agent.id, False, {agent.id: "odd"})
+    assert floor.halt(agent.id, reason="odd") == HaltReport(agent.id, False, {agent.id: "odd"})
     assert events(floor) == before
-    assert control.halt(floor.rooms, "", reason="storm").halts == {"": "storm", agent.id: "odd"}
-    assert control.resume(floor.rooms, "", reason="over") == HaltReport("", True, {agent.id: "odd"})
-    assert control.resume(floor.rooms, "", reason="over") == HaltReport("", False, {agent.id: "odd"})
-    assert control.resume(floor.rooms, agent.id, reason="over").halts == {}
+    assert floor.halt("", reason="storm").halts == {"": "storm", agent.id: "odd"}
+    assert floor.resume("", reason="over") == HaltReport("", True, {agent.id: "odd"})
+    assert floor.resume("", reason="over") == HaltReport("", False, {agent.id: "odd"})
+    assert floor.resume(agent.id, reason="over").halts == {}
     assert floor.is_whole()
 
 
 def test_halted_desk_decides_and_sends_nothing(floor: Desk) -> None:
     agent = holding(floor)
-    control.halt(floor.rooms, "", reason="storm")
+    floor.halt("", reason="storm")
     floor.later(MINUTE, BTC=100, ETH=10)
     for text in (reply("open", "long", 100), reply("close"), reply("adjust", "long", 100)):
         floor.later(1)
         run = floor.say(agent, text)
         assert (run.status, run.verdicts[0].rule) == ("rejected", "R1_KILL_SWITCH")
     assert floor.held(agent) == {"BTC": 500_000_000}
-    control.resume(floor.rooms, "", reason="over")
+    floor.resume("", reason="over")
     floor.later(1)
     assert floor.say(agent, reply("close")).status == "placed"
 
 
 def test_flatten_cancels_and_closes_even_while_halted(floor: Desk) -> None:
     agent = holding(floor)
-    control.halt(floor.rooms, "", reason="storm")
+    floor.halt("", reason="storm")
     floor.later(MINUTE, BTC=101, ETH=10)
     assert control.flatten(floor.rooms, [agent.id], reason="enough") == [FlattenReport(agent.id, ["BTC"], 1, False)]
     ended = floor.rooms.book.orders(agent.id, working=False, most=2)
@@ -102,10 +102,10 @@ def test_halt_does_not_fail_because_an_agent_was_saved(floor: Desk, monkeypatch:
         return append(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(floor.rooms.book, "append", busy)
-    assert control.halt(floor.rooms, "", reason="storm").changed
+    assert floor.halt("", reason="storm").changed
     monkeypatch.setattr(floor.rooms.book, "append", lambda *_, **__: busy_for_ever())
     with pytest.raises(StaleWriter):
-        control.halt(floor.rooms, BRIEF.name, reason="storm")
+        floor.halt(BRIEF.name, reason="storm")
 
 
 def busy_for_ever() -> None:

@@ -175,19 +175,19 @@ def test_a_proposal_changes_nothing_until_it_is_approved(tmp_path: Path) -> None
         before = shelf.rooms.book.agents()
         proposed = document_writes.propose_manual(shelf.rooms, "ann", MANUAL, by="ann")
         assert proposed.diff[-3:] == ["+# Manual", "+", "+Never average down."]
-        assert shelf.rooms.book.agents() == before and documents_status(shelf.rooms).open_proposals == [
-            proposed.proposal.proposal_id
-        ]
+        assert shelf.rooms.book.agents() == before and shelf.status().open_proposals == [proposed.proposal.proposal_id]
         done = document_writes.approve_proposal(shelf.rooms, proposed.proposal.proposal_id, by="owner")
         found = shelf.rooms.book.agent("ann")
         assert found is not None and found[1].manual == MANUAL and found[0] == done.version == 2
         assert (shelf.workspace / "agents/ann/TRADING_MANUAL.md").read_text() == f"{MANUAL}\n"
         assert shelf.text("agents/ann/TRADING_MANUAL.md") == f"{MANUAL}\n"
-        assert documents_status(shelf.rooms).manuals_differ == [] and documents_status(shelf.rooms).open_proposals == []
+        assert shelf.status().manuals_differ == [] and shelf.status().open_proposals == []
         kinds = {each.kind: (each.written_by, each.place) for each in shelf.rooms.documents.writes(most=9)}
         assert kinds == {"proposal": ("ann", proposed.proposal.proposal_id), "manual": ("owner", "version 2")}
         with pytest.raises(BadInput, match="approved already"):
-            document_writes.reject_proposal(shelf.rooms, proposed.proposal.proposal_id, by="owner")
+            document_writes.reject_proposal(
+                shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.leases, proposed.proposal.proposal_id, by="owner"
+            )
         assert shelf.floor.is_whole()
 
 
@@ -205,7 +205,12 @@ def test_the_approved_manual_is_in_the_next_packet(tmp_path: Path) -> None:
 def test_a_rejected_proposal_leaves_the_manual(tmp_path: Path) -> None:
     with library(tmp_path / "home") as shelf:
         name = document_writes.propose_manual(shelf.rooms, "ann", MANUAL, by="ann").proposal.proposal_id
-        assert document_writes.reject_proposal(shelf.rooms, name, by="owner").status == "rejected"
+        assert (
+            document_writes.reject_proposal(
+                shelf.rooms.documents, shelf.rooms.clock, shelf.rooms.leases, name, by="owner"
+            ).status
+            == "rejected"
+        )
         found = shelf.rooms.book.agent("ann")
         assert found is not None and found[1].manual == ""
         with pytest.raises(BadInput, match="rejected already"):
@@ -268,12 +273,17 @@ def test_the_files_are_the_manual(tmp_path: Path) -> None:
 
         assert document_writes.adopt_manual_files(rooms) == [] and manual() == (1, "")
         shelf.write("agents/ann/TRADING_MANUAL.md", f"\ufeff{MANUAL}\r\n")
-        assert documents_status(rooms).manuals_differ == ["ann"]
+        assert documents_status(rooms.book, rooms.documents, rooms.home, indexes=rooms.indexes).manuals_differ == [
+            "ann"
+        ]
         assert document_writes.adopt_manual_files(rooms) == [] and manual() == (2, MANUAL)
         assert document_writes.adopt_manual_files(rooms) == [] and manual()[0] == 2
         shelf.write("agents/ann/SOUL.md", "I am patient.\n")
         document_writes.adopt_manual_files(rooms)
-        assert manual() == (3, f"I am patient.\n\n{MANUAL}") and documents_status(rooms).manuals_differ == []
+        assert (
+            manual() == (3, f"I am patient.\n\n{MANUAL}")
+            and documents_status(rooms.book, rooms.documents, rooms.home, indexes=rooms.indexes).manuals_differ == []
+        )
         # What cannot be a manual is named, and the one before stays; the file is left alone.
         for text, says in (("word " * 2_000, "600 fit"), ("hidden \u202e text", "invisible")):
             file = shelf.write("agents/ann/TRADING_MANUAL.md", text)
@@ -291,7 +301,10 @@ def test_an_edit_of_the_agent_is_written_to_its_file_and_never_over_a_hand_edit(
         rooms, file = shelf.rooms, shelf.write("agents/ann/TRADING_MANUAL.md", MANUAL)
         document_writes.adopt_manual_files(rooms)
         agents.edit_agent(rooms, "ann", {"manual": BETTER})
-        assert file.read_text("utf-8") == f"{BETTER}\n" and documents_status(rooms).manuals_differ == []
+        assert (
+            file.read_text("utf-8") == f"{BETTER}\n"
+            and documents_status(rooms.book, rooms.documents, rooms.home, indexes=rooms.indexes).manuals_differ == []
+        )
         shelf.write("agents/ann/TRADING_MANUAL.md", "by hand")
         with pytest.raises(BadInput, match="edited by hand"):
             agents.edit_agent(rooms, "ann", {"manual": MANUAL})
@@ -331,14 +344,10 @@ def test_a_folder_is_added_once_under_its_name(tmp_path: Path) -> None:
         books = tmp_path / "runbooks"
         books.mkdir()
         (books / "feed.md").write_text("reconnect")
-        assert (
-            document_writes.add_folder(shelf.rooms, books)
-            == document_writes.add_folder(shelf.rooms, books)
-            == "runbooks"
-        )
+        assert shelf.add_folder(books) == shelf.add_folder(books) == "runbooks"
         shelf.sync()
         assert shelf.paths() == {"runbooks/feed.md"}
-        assert json.loads(json.dumps(documents_status(shelf.rooms).folders)) == {"runbooks": str(books)}
+        assert json.loads(json.dumps(shelf.status().folders)) == {"runbooks": str(books)}
 
 
 def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
@@ -346,7 +355,7 @@ def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
         (shelf.workspace / "agents" / "bob").mkdir(parents=True)
         for name in ("agents", "one/books", "two/books"):
             (tmp_path / name).mkdir(parents=True)
-        document_writes.add_folder(shelf.rooms, tmp_path / "one" / "books")
+        shelf.add_folder(tmp_path / "one" / "books")
         for wrong, says in (
             (shelf.workspace / "agents" / "bob", "stay theirs"),
             (shelf.rooms.home, "stay theirs"),
@@ -356,7 +365,7 @@ def test_folders_that_would_mix_up_scopes_are_refused(tmp_path: Path) -> None:
             (tmp_path / "nothing", "not a folder"),
         ):
             with pytest.raises(BadInput, match=says):
-                document_writes.add_folder(shelf.rooms, wrong)
+                shelf.add_folder(wrong)
 
 
 def test_an_entry_waits_for_whoever_is_at_work(tmp_path: Path) -> None:
@@ -371,4 +380,4 @@ def test_an_entry_waits_for_whoever_is_at_work(tmp_path: Path) -> None:
 
 def test_a_text_without_its_body_is_an_error(tmp_path: Path) -> None:
     with library(tmp_path / "home") as shelf, pytest.raises(Exception, match="restore"):
-        entries.archived_body(shelf.rooms, "0" * 64)
+        entries.archived_body(shelf.rooms.archive, "0" * 64)

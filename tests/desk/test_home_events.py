@@ -11,7 +11,6 @@ from tapebook.book.events import OrderUnanswered, draft_event
 from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.desk import home_events
-from tapebook.desk.control import halt
 from tapebook.desk.home_events import HomeEvent, HomeEvents, HomeTotals, HomeWatch
 from tapebook.domain.agent import AgentProfile, Note
 from tapebook.domain.market import Gap, Mid
@@ -141,7 +140,7 @@ def test_dry_orders_halts_and_refused_notes(tmp_path: Path) -> None:
         book, usage = floor.rooms.book, Usage("m", 10, 5, 1_000, attempts=1)
         note = Note("n", "a", 1, floor.clock.now(), 0, 0, 10, "", "", "model", usage)
         book.append(agent.id, [draft_note_refused(note, "it names a price")], expected_seq=book.head(agent.id))
-        halt(floor.rooms, "", reason="lunch")
+        floor.halt("", reason="lunch")
         found = lines(watch.new_events())
         assert ("order", "a", "BTC", "dry run, never sent: buy 5, market") in found
         assert ("failure", "a", "", "reflection: it names a price") in found

@@ -90,7 +90,7 @@ def winter(lived: tuple[Path, int, dict[str, object]], tmp_path: Path) -> Iterat
 
 def leave(rooms: Rooms) -> int:
     """Moves all that is old enough."""
-    old = OldRunArchiver(rooms)
+    old = OldRunArchiver(rooms.archive, rooms.log, rooms.clock, config=rooms.config)
     while old.archive_step():
         pass
     return old.left
@@ -130,7 +130,7 @@ def test_a_month_leaves_so_many_days_after_its_end(tmp_path: Path) -> None:
         agent = floor.hire()
         floor.quote(BTC=100)
         floor.say(agent, reply("hold"))
-        old = OldRunArchiver(floor.rooms)
+        old = OldRunArchiver(floor.rooms.archive, floor.rooms.log, floor.rooms.clock, config=floor.rooms.config)
         floor.clock.advance(FEBRUARY + 10 * DAY - 1)
         assert not old.archive_step() and old.left == 0
         floor.clock.advance(FEBRUARY + 10 * DAY)

@@ -68,7 +68,7 @@ def test_agents_are_found_when_they_come_and_left_out_when_they_are_disabled(hom
 def test_roster_knows_the_version_that_runs(home: Path) -> None:
     with shops(home, 1) as (one,):
         one.hire(FAST)
-        roster = DeploymentDirectory(one.rooms)
+        roster = DeploymentDirectory(one.rooms.book, one.rooms.work, one.rooms.broker)
         assert roster.opened_deployment("fast.paper") is None
         deploy_agent(one.rooms.book, one.rooms.clock, "fast")
         newer = msgspec.structs.replace(FAST, strategy="another")
@@ -91,10 +91,10 @@ def test_roster_asks_the_broker_for_its_account(home: Path, monkeypatch: pytest.
     with shops(home, 1) as (one,):
         one.hire(FAST, SLOW)
         broker = one.rooms.broker("paper")
-        assert len(DeploymentDirectory(one.rooms).enabled_deployments()) == 2
+        assert len(DeploymentDirectory(one.rooms.book, one.rooms.work, one.rooms.broker).enabled_deployments()) == 2
         monkeypatch.setattr(type(broker), "account", "0xabc", raising=False)
         with pytest.raises(BadInput, match="0xabc"):
-            DeploymentDirectory(one.rooms).enabled_deployments()
+            DeploymentDirectory(one.rooms.book, one.rooms.work, one.rooms.broker).enabled_deployments()
 
 
 def expired(shop: Shop, symbol: str = "BTC") -> list[int]:

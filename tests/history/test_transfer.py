@@ -46,8 +46,9 @@ def stored(rooms: Rooms, seconds: int = 60, symbol: str = "BTC") -> list[Candle]
     return rooms.tape.candles(symbol, granularity_sec=seconds, since=MIDNIGHT - HOUR, view=EVERYTHING)
 
 
-def imported(rooms: Rooms, path: Path, **how: Any) -> ImportReport:
-    return import_file(rooms, "candles", path, **({"symbol": "BTC", "interval": "1m"} | how))
+def imported(rooms: Rooms, path: Path, kind: Any = "candles", **how: Any) -> ImportReport:
+    options = {"symbol": "BTC", "interval": "1m"} | how
+    return import_file(rooms.tape, rooms.clock, kind, path, config=rooms.config, sources=rooms.sources, **options)
 
 
 def test_bars_are_known_the_grace_after_their_end(rooms: Rooms, minutes: Path) -> None:
@@ -194,9 +195,9 @@ def test_funding_and_marks(rooms: Rooms, tmp_path: Path) -> None:
     rates = write(tmp_path, ["time,rate", *(f"{MIDNIGHT + n * 8 * HOUR},0.0001" for n in range(3))], "rates.csv")
     marks = write(tmp_path, ["time,mark", *(f"{MIDNIGHT + n * 8 * HOUR},{n + 1}" for n in range(3))], "marks.csv")
     for kind, path, basis in (("funding", rates, "their hour"), ("marks", marks, "their five seconds")):
-        report = import_file(rooms, kind, path, symbol="BTC", interval="8h")  # type: ignore[arg-type]
+        report = imported(rooms, path, kind, interval="8h")
         assert report.result_line() == f"3 rows written, assumed to have been known 2s after {basis}"
-        assert import_file(rooms, kind, path, symbol="BTC").rows_written == 0  # type: ignore[arg-type]
+        assert imported(rooms, path, kind, interval=None).rows_written == 0
     assert len(rooms.tape.facts(FundingRate, "BTC", since=MIDNIGHT, view=EVERYTHING)) == 3
     mid = rooms.tape.newest(Mid, "BTC", view=View(MIDNIGHT + 8 * HOUR + 7_000))
     assert mid == Mid("BTC", MIDNIGHT + 8 * HOUR, 2 * 10**8)
@@ -208,11 +209,11 @@ def frame(at: int, price: str) -> str:
 
 def test_a_recording_is_known_when_it_was_received(rooms: Rooms, tmp_path: Path) -> None:
     path = write(tmp_path, [frame(MIDNIGHT + 700, "1"), frame(MIDNIGHT + 6_000, "2")], "a.jsonl")
-    report = import_file(rooms, "stream", path)
+    report = imported(rooms, path, "stream", symbol=None, interval=None)
     assert (report.rows_written, report.result_line()) == (4, "4 rows written, known when they were received")
     assert rooms.tape.newest(Mid, "BTC", view=View(MIDNIGHT + 5_999)) == Mid("BTC", MIDNIGHT, 10**8)
     assert rooms.tape.newest(Mid, "BTC", view=View(MIDNIGHT + 699)) is None
-    assert import_file(rooms, "stream", path).rows_written == 0
+    assert imported(rooms, path, "stream", symbol=None, interval=None).rows_written == 0
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_questions_that_cannot_be_answered(how: dict[str, Any], says: str, rooms
 
 def exported(rooms: Rooms, path: Path, **how: Any) -> Any:
     given: dict[str, Any] = {"symbol": "BTC", "interval": "1m", "since": MIDNIGHT, "until": MIDNIGHT + 2 * HOUR}
-    return export_candles(rooms, path, **(given | how))
+    return export_candles(rooms.tape, rooms.clock, path, **(given | how))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json.gz"])

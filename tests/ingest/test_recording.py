@@ -81,7 +81,15 @@ def everything(rooms: Rooms) -> dict[str, list[object]]:
 
 def test_a_recording_imported_into_a_new_home_gives_the_same_tape(tmp_path: Path) -> None:
     with closing(recorded(tmp_path / "one", raw=True, seconds=9.0)) as first:
-        report = export_stream(first, tmp_path / "stream.jsonl.gz", since=START - HOUR, until=END + HOUR)
+        report = export_stream(
+            first.tape,
+            first.archive,
+            first.clock,
+            tmp_path / "stream.jsonl.gz",
+            since=START - HOUR,
+            until=END + HOUR,
+            tape_db=first.tape_db,
+        )
         assert report.lines > 500 and START <= report.first_at < report.last_at
         before = everything(first)
         for kind, least in (("immediate_markets", 10), ("capital_base", 30), ("polymarket_markets at", 100)):
@@ -89,11 +97,27 @@ def test_a_recording_imported_into_a_new_home_gives_the_same_tape(tmp_path: Path
         for kind, least in (("bars", 400), ("Mid", 300), ("Liquidity", 6), ("AssetContext", 30), ("FundingRate", 6)):
             assert sum(len(rows) for name, rows in before.items() if name.endswith(f" {kind}")) >= least, kind
     with closing(Rooms(home(tmp_path / "two", raw=False), clock=VirtualClock(END + HOUR))) as second:
-        imported = import_file(second, "stream", tmp_path / "stream.jsonl.gz", skip_bad=True)
+        imported = import_file(
+            second.tape,
+            second.clock,
+            "stream",
+            tmp_path / "stream.jsonl.gz",
+            skip_bad=True,
+            config=second.config,
+            sources=second.sources,
+        )
         assert imported.rows_written > 1_000
         after = everything(second)
         assert second.tape.kind_of("polymarket/BTC") == "prediction_market"
-        again = import_file(second, "stream", tmp_path / "stream.jsonl.gz", skip_bad=True)
+        again = import_file(
+            second.tape,
+            second.clock,
+            "stream",
+            tmp_path / "stream.jsonl.gz",
+            skip_bad=True,
+            config=second.config,
+            sources=second.sources,
+        )
         assert again.rows_written == 0 and "rows of polymarket" in " ".join(imported.told.notes)
         assert not [*verify_home(second, tape=True, archive=False, progress=print, notice=print)]
     assert after.keys() == before.keys()
@@ -105,5 +129,5 @@ def test_nothing_is_recorded_unless_it_is_asked_for(tmp_path: Path) -> None:
     with closing(recorded(tmp_path / "one", raw=False, seconds=2.0)) as rooms:
         assert rooms.tape.rows_written() > 100
         with pytest.raises(BadInput, match=r"no payloads were recorded from .* set `raw = true` in \[archive\]"):
-            export_stream(rooms, tmp_path / "out", since=START)
+            export_stream(rooms.tape, rooms.archive, rooms.clock, tmp_path / "out", since=START, tape_db=rooms.tape_db)
     assert not (tmp_path / "out").exists()

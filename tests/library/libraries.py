@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tapebook.desk.document_writes import add_folder
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.units import MINUTE
+from tapebook.library.search import RecallStatus, documents_status, reindex
 from tapebook.library.sync import SyncReport, sync_documents
+from tapebook.search import IndexReport
 from tapebook.search.index import IndexFiles
 from tapebook.wiring import Rooms
 from tests.desk.desks import Desk, desk, reply
@@ -58,6 +61,19 @@ class Library:
         """Time passes, and all is brought up to date."""
         self.floor.later(1_000)
         return sync_documents(self.rooms)
+
+    def status(self) -> RecallStatus:
+        """The state of documents and index."""
+        return documents_status(self.rooms.book, self.rooms.documents, self.rooms.home, indexes=self.rooms.indexes)
+
+    def reindex(self) -> IndexReport:
+        """Builds the index anew."""
+        return reindex(self.rooms.documents, self.rooms.archive, self.rooms.home, indexes=self.rooms.indexes)
+
+    def add_folder(self, folder: Path) -> str:
+        """Makes the texts of a folder documents."""
+        rooms = self.rooms
+        return add_folder(rooms.documents, rooms.clock, rooms.home, folder, leases=rooms.leases)
 
     def paths(self) -> set[str]:
         """The documents there are now."""

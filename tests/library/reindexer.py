@@ -12,7 +12,13 @@ def main(home: Path) -> None:
     """Says after each batch how far it is."""
     search.VERSIONS_PER_BATCH = 20
     rooms = Rooms(home, clock=VirtualClock(0))
-    search.reindex(rooms, progress=lambda done, of: print(done, of, flush=True))
+    search.reindex(
+        rooms.documents,
+        rooms.archive,
+        rooms.home,
+        progress=lambda done, of: print(done, of, flush=True),
+        indexes=rooms.indexes,
+    )
     rooms.close()
     print("done", flush=True)
 

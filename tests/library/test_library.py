@@ -15,7 +15,7 @@ from tapebook.domain.market import Gap
 from tapebook.domain.packet import Packet
 from tapebook.domain.units import DAY, HOUR, MINUTE
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.library.search import documents_status, reindex, search_documents
+from tapebook.library.search import search_documents
 from tapebook.library.sync import sync_documents
 from tapebook.search import Index
 from tapebook.wiring import Rooms
@@ -66,7 +66,7 @@ def test_of_two_thousand_files_only_the_changed_paragraph_is_indexed(shelf: Libr
     assert best.path == "global/1003.md" and "rewritten" in best.snippet
     # Of the word that is gone nothing is left; what is found is alike in meaning.
     assert {each.source for each in search_documents(shelf.rooms, "n1003p2w7").citations} <= {"vector"}
-    assert documents_status(shelf.rooms).chunks == 2_003
+    assert shelf.status().chunks == 2_003
     assert not shelf.sync().has_changes
 
 
@@ -86,7 +86,7 @@ def test_a_reindex_that_was_killed_ends_as_one_that_was_not(shelf: Library) -> N
             victim.send_signal(signal.SIGKILL)
         # What was there is there, whole, while another is built beside it.
         assert answers(shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen), 200) == clean
-    report = reindex(shelf.rooms)
+    report = shelf.reindex()
     assert report.versions < 200 and report.head == shelf.rooms.documents.head()
     index = shelf.rooms.indexes.open_index(shelf.rooms.indexes.chosen)
     assert answers(index, 200) == clean
@@ -159,7 +159,7 @@ def test_decisions_are_replayed_with_a_rebuilt_index(shelf: Library) -> None:
     shelf.rooms.indexes.close()
     (shelf.rooms.home / "recall-r3.db").unlink()
     assert replay_runs(shelf.rooms, ids).different == []
-    reindex(shelf.rooms)
+    shelf.reindex()
     assert replay_runs(shelf.rooms, ids).different == [] and shelf.floor.is_whole()
 
 

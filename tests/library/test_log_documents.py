@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tapebook.decision import EngineAnswer
-from tapebook.desk import control
 from tapebook.desk.agents import add_agent, edit_agent, remove_agent
 from tapebook.domain.market import Gap
 from tapebook.domain.run import DecisionRun
@@ -137,14 +136,14 @@ def test_a_degraded_decision_names_what_it_lacked(tmp_path: Path, monkeypatch: p
 
 def test_halts_are_told_with_their_end(tmp_path: Path) -> None:
     with library(tmp_path / "home") as shelf:
-        control.halt(shelf.rooms, "", reason="exchange maintenance")
-        control.halt(shelf.rooms, "ann.paper", reason="odd fills")
+        shelf.floor.halt("", reason="exchange maintenance")
+        shelf.floor.halt("ann.paper", reason="odd fills")
         shelf.sync()
         (desk,) = [path for path in shelf.paths() if path.startswith("incidents/")]
         assert "trading of the whole desk was halted" in shelf.text(desk) and "has not ended" in shelf.text(desk)
         assert '"odd fills"' in only(shelf, "agents/ann/incidents/")
         shelf.floor.later(HOUR)
-        control.resume(shelf.rooms, "", reason="back")
+        shelf.floor.resume("", reason="back")
         shelf.sync()
         assert '- resumed because: "back"' in shelf.text(desk) and "has not ended" not in shelf.text(desk)
         assert "has not ended" in only(shelf, "agents/ann/incidents/")
@@ -231,7 +230,7 @@ def test_a_change_of_an_agent_is_a_document_with_its_date_and_reason(tmp_path: P
         edit_agent(rooms, "ann", {"members": ("trend",)}, reason="reversion lost in\nevery trend\u202e of June")
         edit_agent(rooms, "ann", {"manual": "Never chase.\nStop at ten.\n", "enabled": False})
         add_agent(rooms, "cat", {"watch": ("BTC",)}, reason="to compare with ann")
-        remove_agent(rooms, "bob", reason="it never traded")
+        remove_agent(rooms.book, rooms.clock, "bob", reason="it never traded")
         shelf.sync()
         text = shelf.text("agents/ann/changes/2026-01-06-v3.md")
         assert "# Change: agent ann was changed, version 3" in text and "- on 2026-01-06T06:00 UTC" in text

@@ -15,7 +15,7 @@ from tapebook.errors import HomeError, StoreFailed
 from tapebook.home import exclusive_lock
 from tapebook.lab.explain import explain_run
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.library.search import documents_status, reindex, search_documents
+from tapebook.library.search import search_documents
 from tapebook.library.sync import sync_documents
 from tapebook.search import IndexAnswer
 from tapebook.search.index import SearchTerms
@@ -111,7 +111,7 @@ def test_a_replay_finds_the_same_whatever_became_of_the_documents(tmp_path: Path
         assert replay_runs(shelf.rooms, ids).different == []
         (shelf.rooms.home / "recall-r3.db").unlink()
         assert replay_runs(shelf.rooms, ids).different == []
-        assert reindex(shelf.rooms).versions == 4
+        assert shelf.reindex().versions == 4
         assert replay_runs(shelf.rooms, ids).different == []
         assert shelf.floor.is_whole()
 
@@ -216,7 +216,7 @@ def test_what_is_not_indexed_yet_is_not_known_yet(tmp_path: Path, monkeypatch: p
         with pytest.raises(KeyboardInterrupt):
             shelf.sync()
         assert documents_watermark(shelf.rooms.documents, shelf.rooms.indexes) == indexed < shelf.rooms.documents.head()
-        assert documents_status(shelf.rooms).head < documents_status(shelf.rooms).documents_head
+        assert shelf.status().head < shelf.status().documents_head
         monkeypatch.undo()
         shelf.sync()
         assert documents_watermark(shelf.rooms.documents, shelf.rooms.indexes) == shelf.rooms.documents.log_head()
@@ -248,8 +248,8 @@ def test_only_one_process_builds_an_index_anew(tmp_path: Path) -> None:
         shelf.write("global/rules.md", RULE)
         shelf.sync()
         with exclusive_lock(shelf.rooms.home, "recall"), pytest.raises(HomeError, match="in use by process"):
-            reindex(shelf.rooms)
-        assert reindex(shelf.rooms).versions == 1
+            shelf.reindex()
+        assert shelf.reindex().versions == 1
 
 
 def asked_of(shelf: Library, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -79,7 +79,7 @@ def test_words_answer_while_it_is_away(home: Path, monkeypatch: pytest.MonkeyPat
                 assert len(place.seen) == 1 and "asked again in" in found.missing
             # A decision does not mix answers: it lacks its citations, and says so.
             if how != "401":
-                index = index_as_of(rooms, 1)
+                index = index_as_of(rooms.documents, rooms.archive, rooms.indexes, 1)
                 with pytest.raises(Retry):
                     index.search("halt the feed now", scopes=("",), seq=index.head())
 
@@ -108,5 +108,7 @@ def test_common_words_alone_are_no_answer_for_a_person(tmp_path: Path) -> None:
         assert [each.path for each in rare] == ["global/rare.md"]
         assert len(search_documents(floor.rooms, "thin books")) == 10
         # A decision's question is a list of words: what has one of them is cited as before.
-        index = index_as_of(floor.rooms, floor.rooms.documents.log_head())
+        index = index_as_of(
+            floor.rooms.documents, floor.rooms.archive, floor.rooms.indexes, floor.rooms.documents.log_head()
+        )
         assert index.search("museum sculpture holidays tennis market", scopes=("",), seq=index.head()).citations

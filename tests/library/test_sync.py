@@ -8,11 +8,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tapebook.desk.document_writes import add_folder
 from tapebook.errors import BadInput, Busy, Damaged
 from tapebook.library import sync as sync_module
 from tapebook.library import workspace
-from tapebook.library.search import documents_status, search_documents
+from tapebook.library.search import search_documents
 from tapebook.search.documents import FolderAdded, draft_document_event
 from tapebook.wiring import Rooms
 from tests.library.libraries import Library, library
@@ -99,7 +98,7 @@ def test_refusals_are_listed_and_stop_nothing(tmp_path: Path) -> None:
         report = shelf.sync()
         assert report.kept == 1
         assert {each.path for each in report.refused} == {"global/binary.md", "global/latin.md"}
-        assert documents_status(shelf.rooms).refused == report.refused
+        assert shelf.status().refused == report.refused
 
 
 def test_a_document_that_becomes_binary_is_removed_and_one_that_cannot_be_read_stays(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_a_workspace_that_is_away_takes_nothing_with_it(tmp_path: Path) -> None:
         (tmp_path / "books").mkdir()
         (tmp_path / "books" / "ops.md").write_text("reconnect")
         shelf.write("global/a.md", "a")
-        add_folder(shelf.rooms, tmp_path / "books")
+        shelf.add_folder(tmp_path / "books")
         shelf.sync()
         shutil.move(tmp_path / "books", tmp_path / "away")
         assert (shelf.sync().removed, shelf.paths()) == (0, {"global/a.md", "books/ops.md"})
@@ -187,10 +186,10 @@ def test_what_goes_wrong_is_shown_by_status_until_it_goes_well(tmp_path: Path) -
         (shelf.rooms.home / "recall-r3.db").unlink()
         with pytest.raises(Damaged, match="restore"):
             shelf.sync()
-        assert "restore it from a backup" in documents_status(shelf.rooms).problem
+        assert "restore it from a backup" in shelf.status().problem
         body.write_bytes(kept)
         shelf.sync()
-        assert documents_status(shelf.rooms).problem == ""
+        assert shelf.status().problem == ""
 
 
 def test_the_index_can_be_thrown_away(tmp_path: Path) -> None:
@@ -216,11 +215,11 @@ def test_a_file_that_lies_in_two_folders_is_one_document(tmp_path: Path) -> None
     (books / "again.md").symlink_to(books / "feeds" / "outage.md")
     (tmp_path / "links").symlink_to(books)
     with library(tmp_path / "home") as shelf:
-        add_folder(shelf.rooms, books / "feeds")
+        shelf.add_folder(books / "feeds")
         shelf.sync()
         assert shelf.paths() == {"feeds/outage.md"}
         for folder in (books, tmp_path / "links", books / ".private"):
-            add_folder(shelf.rooms, folder)
+            shelf.add_folder(folder)
         # Homes of before may have a folder by way of a link.
         shelf.rooms.documents.append(
             [draft_document_event(shelf.floor.clock.now(), FolderAdded("aside", str(tmp_path / "links")))]

@@ -47,20 +47,71 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rooms]:
 
 def test_a_year_of_five_minutes(files: Path, rooms: Rooms, tmp_path: Path) -> None:
     path = files / "BTC_5m_2023.parquet"
-    report = import_file(rooms, "candles", path, symbol="BTC", interval="5m")
+    report = import_file(
+        rooms.tape,
+        rooms.clock,
+        "candles",
+        path,
+        symbol="BTC",
+        interval="5m",
+        config=rooms.config,
+        sources=rooms.sources,
+    )
     assert (report.rows_written, report.problem_count, report.told.gap_count) == (105_120, 0, 0)
-    assert import_file(rooms, "candles", path, symbol="BTC", interval="5m").rows_written == 0
+    assert (
+        import_file(
+            rooms.tape,
+            rooms.clock,
+            "candles",
+            path,
+            symbol="BTC",
+            interval="5m",
+            config=rooms.config,
+            sources=rooms.sources,
+        ).rows_written
+        == 0
+    )
     with pytest.raises(BadInput, match="the rows are 5m apart but `interval=` says 1m"):
-        import_file(rooms, "candles", path, symbol="BTC", interval="1m")
-    out = export_candles(rooms, tmp_path / "a.parquet", symbol="BTC", interval="5m", since=YEAR_2023)
+        import_file(
+            rooms.tape,
+            rooms.clock,
+            "candles",
+            path,
+            symbol="BTC",
+            interval="1m",
+            config=rooms.config,
+            sources=rooms.sources,
+        )
+    out = export_candles(rooms.tape, rooms.clock, tmp_path / "a.parquet", symbol="BTC", interval="5m", since=YEAR_2023)
     assert out.rows == 105_120
-    assert import_file(rooms, "candles", tmp_path / "a.parquet", symbol="BTC", interval="5m").same_rows == 105_120
-    days = export_candles(rooms, tmp_path / "a.csv", symbol="BTC", interval="1d", since=YEAR_2023)
+    assert (
+        import_file(
+            rooms.tape,
+            rooms.clock,
+            "candles",
+            tmp_path / "a.parquet",
+            symbol="BTC",
+            interval="5m",
+            config=rooms.config,
+            sources=rooms.sources,
+        ).same_rows
+        == 105_120
+    )
+    days = export_candles(rooms.tape, rooms.clock, tmp_path / "a.csv", symbol="BTC", interval="1d", since=YEAR_2023)
     assert days.rows == 365
 
 
 def test_funding_every_eight_hours(files: Path, rooms: Rooms) -> None:
-    report = import_file(rooms, "funding", files / "BTC_funding_8h_2023.parquet", symbol="BTC", interval="8h")
+    report = import_file(
+        rooms.tape,
+        rooms.clock,
+        "funding",
+        files / "BTC_funding_8h_2023.parquet",
+        symbol="BTC",
+        interval="8h",
+        config=rooms.config,
+        sources=rooms.sources,
+    )
     assert (report.rows_written, report.problem_count, report.told.gap_count) == (1_095, 0, 0)
     view = View(YEAR_2023 + DAY)
     rates = rooms.tape.facts(FundingRate, "BTC", since=YEAR_2023, view=view)
@@ -70,7 +121,16 @@ def test_funding_every_eight_hours(files: Path, rooms: Rooms) -> None:
 
 
 def test_marks_every_eight_hours(files: Path, rooms: Rooms) -> None:
-    report = import_file(rooms, "marks", files / "BTC_mark_8h_2023.parquet", symbol="BTC", interval="8h")
+    report = import_file(
+        rooms.tape,
+        rooms.clock,
+        "marks",
+        files / "BTC_mark_8h_2023.parquet",
+        symbol="BTC",
+        interval="8h",
+        config=rooms.config,
+        sources=rooms.sources,
+    )
     assert (report.rows_written, report.problem_count) == (1_095, 0)
     assert rooms.tape.newest(Mid, "BTC", view=View(YEAR_2023 + HOUR)) == Mid("BTC", YEAR_2023, 1_653_760_000_000)
 
@@ -78,7 +138,16 @@ def test_marks_every_eight_hours(files: Path, rooms: Rooms) -> None:
 @pytest.mark.parametrize(("name", "rows", "gaps"), [("BTC", 26_301, 3), ("ETH", 26_301, 3), ("EUR", 18_693, 156)])
 def test_three_years_of_hours(name: str, rows: int, gaps: int, files: Path, rooms: Rooms) -> None:
     path = files / f"{name}_USD_H1_2020_2022.parquet"
-    report = import_file(rooms, "candles", path, symbol=f"{name}-H1", interval="1h")
+    report = import_file(
+        rooms.tape,
+        rooms.clock,
+        "candles",
+        path,
+        symbol=f"{name}-H1",
+        interval="1h",
+        config=rooms.config,
+        sources=rooms.sources,
+    )
     assert (report.rows_written, report.problem_count, report.told.gap_count) == (rows, 0, gaps)
 
 
@@ -89,11 +158,32 @@ def test_rolled_up_minutes_are_the_exchanges_own_bars(files: Path, rooms: Rooms)
     assert "HYPE" in perps and len(perps) >= 15
     compared = 0
     for symbol in perps:
-        assert import_file(rooms, "candles", path, symbol=symbol, interval="1m").problem_count == 0
+        assert (
+            import_file(
+                rooms.tape,
+                rooms.clock,
+                "candles",
+                path,
+                symbol=symbol,
+                interval="1m",
+                config=rooms.config,
+                sources=rooms.sources,
+            ).problem_count
+            == 0
+        )
         for interval in ("5m", "15m", "1h", "4h"):
             larger = files / f"hyperliquid_{interval}_20_markets_2025-07-24.parquet"
             with pytest.raises(BadInput, match=r"the tape has .* in bars of 1m in this range"):
-                import_file(rooms, "candles", larger, symbol=symbol, interval=interval)
+                import_file(
+                    rooms.tape,
+                    rooms.clock,
+                    "candles",
+                    larger,
+                    symbol=symbol,
+                    interval=interval,
+                    config=rooms.config,
+                    sources=rooms.sources,
+                )
             compared += same_bars(rooms, larger, symbol, interval)
     assert compared > 5_000
 

@@ -17,7 +17,7 @@ from tapebook.domain.packet import Packet
 from tapebook.domain.units import MINUTE
 from tapebook.errors import BadInput
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.library.search import documents_status, reindex, search_documents
+from tapebook.library.search import search_documents
 from tapebook.library.sync import sync_documents
 from tests.desk.desks import desk, reply
 from tests.library.libraries import ANN, Library, with_note
@@ -43,7 +43,9 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Iterator[Lib
         for name in ARCHIVES:
             with tarfile.open(texts / f"{name}.tar.gz") as packed:
                 packed.extractall(folder / name, filter="data")
-            add_folder(floor.rooms, folder / name)
+            add_folder(
+                floor.rooms.documents, floor.rooms.clock, floor.rooms.home, folder / name, leases=floor.rooms.leases
+            )
         sync_documents(floor.rooms)
         yield Library(floor)
 
@@ -73,7 +75,7 @@ def test_questions_are_answered_with_places_that_say_it(shelf: Library, question
 def test_the_question_of_the_readme_finds_the_passage_on_reconnection(shelf: Library) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     (question,) = re.findall(r'tapebook recall search "(.+)"', readme)
-    assert documents_status(shelf.rooms).documents >= 399
+    assert shelf.status().documents >= 399
     best = search_documents(shelf.rooms, question, limit=3).citations
     assert any("the transport reconnects automatically" in each.snippet for each in best), best
 
@@ -92,7 +94,7 @@ def test_front_matter_is_never_what_is_found(shelf: Library) -> None:
 def test_the_same_is_found_in_an_index_built_anew(shelf: Library) -> None:
     asked = ("feed disconnects", "funding rate", "stoploss", "websocket reconnect")
     before = [search_documents(shelf.rooms, words) for words in asked]
-    reindex(shelf.rooms)
+    shelf.reindex()
     assert [search_documents(shelf.rooms, words) for words in asked] == before
     shelf.floor.later(MINUTE, BTC=100)
     run = shelf.floor.say(shelf.floor.hire(ANN), reply("hold"))

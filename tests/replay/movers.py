@@ -50,7 +50,7 @@ def lived(stage: Stage) -> tuple[Path, int]:
 def move(home: Path, now: int, fuse: Fuse) -> int:
     """Moves all that is old enough, and says how many events that were."""
     with lit(fuse), closing(Rooms(home, clock=VirtualClock(now))) as rooms:
-        mover = OldRunArchiver(rooms)
+        mover = OldRunArchiver(rooms.archive, rooms.log, rooms.clock, config=rooms.config)
         while mover.archive_step():
             pass
         return mover.left

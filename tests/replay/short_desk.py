@@ -46,7 +46,7 @@ def run(home: Path, *, minutes: int) -> None:
             retire_rows(rooms.tape_db, put, keep=KEEP, now=now, watched=lambda: set(BRIEF.watchlist))
             anchor_heads(rooms)
             said = f"{passed} minutes have passed"
-            entry = EntryWriter(rooms).draft_entry(
+            entry = EntryWriter(rooms.documents, rooms.archive).draft_entry(
                 "a", "journal", said, by="test", run_id="", at=now, entry_id=f"entry-{now}"
             )
             rooms.documents.append([entry])

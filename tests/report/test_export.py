@@ -23,8 +23,8 @@ def told(played: Played) -> Iterator[ReportData]:
     home = BacktestHome(played.parent / "backtests" / played.result.id)
     plan = home.plan()
     rooms = Rooms(home.folder, clock=VirtualClock(plan.end))
-    assert [bars.symbol for bars in market_bars(rooms, plan)] == ["BTC", "ETH"]
-    yield report_data(rooms, plan, played.result)
+    assert [bars.symbol for bars in market_bars(rooms.tape, plan)] == ["BTC", "ETH"]
+    yield report_data(rooms.book, rooms.book_db, plan, played.result)
     rooms.close()
 
 

@@ -136,7 +136,7 @@ def test_dry_agent_is_guarded(dry_floor: Desk) -> None:
     assert dry_floor.say(agent, reply("open", "long", 500)).status == "done"
     dry_floor.later(1_000, BTC=100)
     assert dry_floor.say(agent, reply("open", "long", 500)).verdicts[0].rule == "R6_RATE_LIMIT"
-    control.halt(dry_floor.rooms, agent.id, reason="storm")
+    control.halt(dry_floor.rooms.book, dry_floor.rooms.log, dry_floor.rooms.clock, agent.id, reason="storm")
     dry_floor.later(1_000, BTC=100)
     assert dry_floor.say(agent, reply("open", "long", 500)).verdicts[0].rule == "R1_KILL_SWITCH"
     assert len(dry_floor.rooms.book.orders(agent.id, working=False, most=10)) == 1
@@ -236,7 +236,9 @@ def test_no_broker_is_called_after_a_crash(dry_floor: Desk, written: bool, monke
 
 def test_desk_of_a_dry_agent_never_asks_for_its_account(dry_floor: Desk) -> None:
     dry_floor.hire(DRY)
-    (found,) = DeploymentDirectory(dry_floor.rooms).enabled_deployments()
+    (found,) = DeploymentDirectory(
+        dry_floor.rooms.book, dry_floor.rooms.work, dry_floor.rooms.broker
+    ).enabled_deployments()
     assert found.id == "a.paper-dry"
 
 
@@ -317,7 +319,9 @@ def _take(floor: Desk, name: str, step: Step, *, decides: bool) -> None:
     if decides:
         floor.say(floor.hire(msgspec.structs.replace(BRIEF, name=name, mode=mode)), reply(action, side, usd))
     floor.clock.advance(floor.clock.now() + 5_000)
-    found = DeploymentDirectory(floor.rooms).opened_deployment(f"{name}.paper")
+    found = DeploymentDirectory(floor.rooms.book, floor.rooms.work, floor.rooms.broker).opened_deployment(
+        f"{name}.paper"
+    )
     if found is not None:
         floor.work(found)
 

@@ -9,7 +9,6 @@ import pytest
 
 from tapebook.broker import OrderState
 from tapebook.decision import EngineAnswer
-from tapebook.desk import control
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
 from tapebook.domain.order import Order
 from tapebook.domain.run import DecisionRun
@@ -62,7 +61,7 @@ def test_halt_between_decision_and_sending(floor: Desk) -> None:
     agent = floor.hire()
     floor.quote(BTC=100)
     run = decide(floor, agent, reply("open", "long", 500))
-    control.halt(floor.rooms, "", reason="storm")
+    floor.halt("", reason="storm")
     words = "R1_KILL_SWITCH at send: the desk is halted: storm"
     assert sent(floor, agent, run) == ("rejected", words, "rejected")
     assert floor.working(agent) == [] and floor.is_whole()

@@ -16,7 +16,6 @@ from tapebook.book import events as ev
 from tapebook.db import connect
 from tapebook.decision import EngineAnswer
 from tapebook.decision.guard import RULES
-from tapebook.desk import control
 from tapebook.domain.agent import AgentProfile, RiskCaps
 from tapebook.domain.order import Order
 from tapebook.domain.units import E6, E8, HOUR, MINUTE
@@ -162,9 +161,9 @@ def storm(floor: Desk, *, seed: int, count: int) -> Ledger:
 
 def _switched(floor: Desk, *, halted: bool, subject: str) -> bool:
     if halted:
-        control.resume(floor.rooms, next(iter(floor.rooms.book.halts())), reason="over")
+        floor.resume(next(iter(floor.rooms.book.halts())), reason="over")
     else:
-        control.halt(floor.rooms, subject, reason="storm")
+        floor.halt(subject, reason="storm")
     return not halted
 
 

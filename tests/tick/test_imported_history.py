@@ -70,8 +70,26 @@ def imported(folder: Path, bars: list[Candle]) -> Iterator[tuple[Rooms, VirtualC
     rates.write_text("time,rate\n" + "".join(f"{hour},{RATE / E12:.12f}\n" for hour in hours))
     make_home(folder / "home")
     with closing(Rooms(folder / "home", clock=VirtualClock(START + 1_000 * DAY))) as rooms:
-        assert import_file(rooms, "candles", candles, symbol="BTC", interval="5m").rows_written == len(bars)
-        assert import_file(rooms, "funding", rates, symbol="BTC", interval="1h").rows_written == len(hours)
+        assert import_file(
+            rooms.tape,
+            rooms.clock,
+            "candles",
+            candles,
+            symbol="BTC",
+            interval="5m",
+            config=rooms.config,
+            sources=rooms.sources,
+        ).rows_written == len(bars)
+        assert import_file(
+            rooms.tape,
+            rooms.clock,
+            "funding",
+            rates,
+            symbol="BTC",
+            interval="1h",
+            config=rooms.config,
+            sources=rooms.sources,
+        ).rows_written == len(hours)
     clock = VirtualClock(START)
     with closing(Rooms(folder / "home", clock=clock)) as rooms:
         yield rooms, clock

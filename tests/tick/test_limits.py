@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tapebook.desk import control
 from tapebook.domain.agent import Deployment, RiskCaps
 from tapebook.domain.units import DAY, E6, E8, HOUR, MINUTE
 from tapebook.tick.decide import PreparedDecision, Slot, limits_now
@@ -71,14 +70,14 @@ def test_halts_and_disabled_agents_are_read_fresh(floor: Desk) -> None:
     def why() -> str | None:
         return limits_now(floor.rooms, slot(floor, agent)).halted
 
-    control.halt(floor.rooms, agent.id, reason="odd fills")
+    floor.halt(agent.id, reason="odd fills")
     assert why() == "a is halted: odd fills"
-    control.halt(floor.rooms, "", reason="storm")
+    floor.halt("", reason="storm")
     assert why() == "the desk is halted: storm"
-    control.resume(floor.rooms, "", reason="over")
-    control.resume(floor.rooms, agent.id, reason="over")
+    floor.resume("", reason="over")
+    floor.resume(agent.id, reason="over")
     assert why() is None
-    control.halt(floor.rooms, "other.paper", reason="x")
+    floor.halt("other.paper", reason="x")
     assert why() is None
     floor.rooms.book.save_agent(msgspec.structs.replace(BRIEF, enabled=False), at=floor.clock.now())
     assert why() == "a is not enabled"

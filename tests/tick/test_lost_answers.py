@@ -126,7 +126,7 @@ def test_nothing_is_concluded_while_nobody_can_say(floor: Floor) -> None:
     floor.turn()
     floor.exchange.asking.extend(["lose answer"] * 3)
     head = floor.rooms.book.head(floor.agent.id)
-    control.halt(floor.rooms, "", reason="storm")
+    floor.halt("", reason="storm")
     for _ in range(3):
         floor.later(10 * MINUTE, BTC=100)
         assert floor.turn()[0] == "intended"
@@ -147,7 +147,7 @@ def test_order_nobody_ever_saw_meets_the_gate_again(floor: Floor) -> None:
     floor.exchange.placing.append("lose request")
     run = floor.intend()
     floor.turn()
-    control.halt(floor.rooms, "", reason="storm")
+    floor.halt("", reason="storm")
     assert floor.turn() == ("rejected", "R1_KILL_SWITCH at send: the desk is halted: storm")
     assert (floor.run_status(run), floor.sent(), floor.exchange.orders) == ("rejected", 1, {})
 

@@ -7,13 +7,13 @@ from typing import Any, Literal, TypedDict, cast
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart
+from tapebook.book.store import Book
 from tapebook.desk import agents, control
 from tapebook.desk.agents import RemovedAgent, SavedAgent
 from tapebook.desk.control import FlattenReport, HaltReport
 from tapebook.domain.agent import AgentProfile, deployment_id
 from tapebook.domain.units import E6, iso_text
 from tapebook.settings import profiles
-from tapebook.wiring import Rooms
 
 
 class ProfileView(TypedDict):
@@ -143,17 +143,17 @@ class Agents(HomePart):
     def remove_agent(self, name: str, *, reason: str = "by hand") -> RemovedAgent:
         """Ends an agent that holds nothing; its runs, orders, trades and lessons can be read as before."""
         with self._home.write() as rooms:
-            return agents.remove_agent(rooms, name, reason=reason)
+            return agents.remove_agent(rooms.book, rooms.clock, name, reason=reason)
 
     def halt(self, agent: str | None = None, *, reason: str = "by hand") -> HaltReport:
         """Stops an agent, or all of them, from sending orders; a running desk obeys within a tick."""
         with self._home.write() as rooms:
-            return control.halt(rooms, _scope(rooms, agent), reason=reason)
+            return control.halt(rooms.book, rooms.log, rooms.clock, _scope(rooms.book, agent), reason=reason)
 
     def resume(self, agent: str | None = None, *, reason: str = "by hand") -> HaltReport:
         """Ends the halt of an agent, or that of the whole desk."""
         with self._home.write() as rooms:
-            return control.resume(rooms, _scope(rooms, agent), reason=reason)
+            return control.resume(rooms.book, rooms.log, rooms.clock, _scope(rooms.book, agent), reason=reason)
 
     def flatten(
         self, agent: str | None = None, *, symbol: str | None = None, reason: str = "by hand"
@@ -166,12 +166,12 @@ class Agents(HomePart):
             name = rooms.book.find_agent(agent, removed=True).agent.name if agent else ""
             found = [deployment for deployment, _ in rooms.book.deployments(name)]
             if symbol is not None:
-                control.require_traded(rooms, found, symbol)
+                control.require_traded(rooms.book, rooms.work, found, symbol, broker=rooms.broker)
             self._home.catch_up()
             flattened = control.flatten(rooms, found, reason=reason, symbol=symbol or "")
             if not self._home.play_market_on(found):
                 return flattened
-            return [_split_closing(rooms, each) for each in flattened]
+            return [_split_closing(rooms.book, each) for each in flattened]
 
 
 def profile_view(version: int, profile: AgentProfile, *, removed_at: int | None = None) -> ProfileView:
@@ -181,13 +181,13 @@ def profile_view(version: int, profile: AgentProfile, *, removed_at: int | None 
     return cast(ProfileView, {"name": profile.name, "version": version, **keys, "removed": end})
 
 
-def _scope(rooms: Rooms, agent: str | None) -> str:
-    return rooms.book.find_agent(agent, removed=True).id if agent else ""
+def _scope(book: Book, agent: str | None) -> str:
+    return book.find_agent(agent, removed=True).id if agent else ""
 
 
-def _split_closing(rooms: Rooms, flattened: FlattenReport) -> FlattenReport:
+def _split_closing(book: Book, flattened: FlattenReport) -> FlattenReport:
     """What was to be closed, after the market moved on."""
-    working = {order.symbol for order, _ in rooms.book.working_orders(flattened.deployment)}
+    working = {order.symbol for order, _ in book.working_orders(flattened.deployment)}
     closed = [symbol for symbol in flattened.closing if symbol not in working]
     still = [symbol for symbol in flattened.closing if symbol in working]
     return msgspec.structs.replace(flattened, closing=still, closed=closed)

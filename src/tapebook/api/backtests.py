@@ -397,11 +397,13 @@ class Backtests:
         if csv is not None or html is not None:
             plan = home.plan()
             with closing(Rooms(home.folder, clock=VirtualClock(plan.end))) as rooms:
-                told = report_data(rooms, plan, result, stale=self._stale(home), spent=self._spending(home))
+                told = report_data(
+                    rooms.book, rooms.book_db, plan, result, stale=self._stale(home), spent=self._spending(home)
+                )
                 if csv is not None:
                     write_csv(Path(csv), csv_files(told), overwrite=overwrite)
                 if html is not None:
-                    page = report_html(told, market_bars(rooms, plan))
+                    page = report_html(told, market_bars(rooms.tape, plan))
                     write_text(Path(html), page.encode(), overwrite=overwrite)
         return [str(place) for place in (csv, html, json) if place is not None]
 
@@ -452,7 +454,7 @@ class Backtests:
     def _fingerprints(self) -> Iterator[PlanFingerprints]:
         """What the inputs of backtests are now, in the home they were asked for in."""
         with closing(Rooms(self._home, clock=VirtualClock(0))) as rooms:
-            yield PlanFingerprints(rooms)
+            yield PlanFingerprints(rooms.tape, rooms.config, rooms.engine)
 
     def _finished_home(self, name: str) -> tuple[BacktestHome, BacktestResult]:
         home = backtest_home(self._home, name)

@@ -26,6 +26,7 @@ import msgspec
 from tapebook.api.open_home import AsOf, HomePart, parse_moment
 from tapebook.book.decision_queue import KnownAsOf
 from tapebook.book.events import OrderIntended, draft_event, order_client_id
+from tapebook.book.store import Book
 from tapebook.broker.port import trades_elsewhere
 from tapebook.context import assemble_packet
 from tapebook.decision.reply import make_answer
@@ -199,18 +200,18 @@ class Bots(HomePart):
         is given with its `run`. Leaving without `record` leaves nothing behind.
         """
         with self._home.write() as rooms:
-            scheduled, deployment = self._home.moment(at), _bot(rooms, agent, symbol)
+            scheduled, deployment = self._home.moment(at), _bot(rooms.book, agent, symbol)
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
                 opened = prepare_decision(
                     rooms, Slot(deploy_agent(rooms.book, rooms.clock, agent), symbol, scheduled, trigger="manual")
                 )
-            made = run_record_view(rooms, opened) if isinstance(opened, DecisionRun) else None
+            made = run_record_view(rooms.book, opened) if isinstance(opened, DecisionRun) else None
         yield BotDecision(self, None if isinstance(opened, DecisionRun) else opened, made)
 
     def offer_decision(self, agent: str, symbol: str, *, at: AsOf = None) -> OfferedDecision:
         """What a bot may know now, with the ticket of the decision; nothing is written, nor learned, by asking."""
         with self._home.read() as rooms:
-            scheduled, now, deployment = self._home.moment(at), self._home.moment(None), _bot(rooms, agent, symbol)
+            scheduled, now, deployment = self._home.moment(at), self._home.moment(None), _bot(rooms.book, agent, symbol)
             known = KnownAsOf(now, watermarks_now(rooms, deployment))
             situation = gather_situation(rooms, deployment, symbol, as_of=now, watermarks=known.watermarks)
             packet = assemble_packet(situation, rooms.memory.packets)
@@ -227,7 +228,7 @@ class Bots(HomePart):
         except (binascii.Error, msgspec.DecodeError, ValueError) as error:
             raise BadInput("this is no ticket of a decision: give the one that came with the packet") from error
         with self._home.write() as rooms:
-            deployment = _bot(rooms, offer.agent, offer.symbol)
+            deployment = _bot(rooms.book, offer.agent, offer.symbol)
             if offer.known.as_of > self._home.moment(None) or offer.scheduled_for > offer.known.as_of:
                 raise BadInput("the ticket is of a moment that has not come: ask for the packet again")
             with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(deployment.id)):
@@ -239,7 +240,7 @@ class Bots(HomePart):
                 )
                 opened = prepare_decision(rooms, slot, known=offer.known)
             if isinstance(opened, DecisionRun):
-                return run_record_view(rooms, opened)
+                return run_record_view(rooms.book, opened)
             if opened.packet().sha256 != offer.packet_sha256:
                 raise StaleWriter("what the ticket was given for is no longer known so: ask for the packet again")
             return BotDecision(self, opened, None).record(action, **terms)
@@ -255,14 +256,14 @@ class Bots(HomePart):
                 # Another process of the bot may have decided since it was opened.
                 made = rooms.book.run(opened.run_id)
                 if made is not None:
-                    return run_record_view(rooms, made)
+                    return run_record_view(rooms.book, made)
                 limits = limits_now(rooms, slot, before=opened.situation)
                 decision = evaluate_reply(EngineAnswer(reply), opened.packet, limits)
                 if decision.error is not None:
                     raise BadInput(f"{decision.error}: nothing was recorded")
                 run = record_decision(rooms, _decided_by(opened, provider), decision, limits)
                 execute_orders(rooms, slot.deployment)
-            return run_record_view(rooms, rooms.book.run(run.run_id) or run)
+            return run_record_view(rooms.book, rooms.book.run(run.run_id) or run)
 
     def record_fill(
         self,
@@ -295,13 +296,13 @@ class Bots(HomePart):
             if known is not None:
                 _refuse_another(known, symbol=symbol, signed_e8=signed, price_e8=price_e8)
                 return fill_view(known)
-            order = _order_of_fill(rooms, deployment, symbol, signed_e8=signed, run=run, at=moment)
+            order = _order_of_fill(rooms.book, deployment, symbol, signed_e8=signed, run=run, at=moment)
             held = rooms.book.account(deployment.id, seq=rooms.book.head(deployment.id)).portfolio.positions.get(symbol)
             # Positions have one history: what comes late cannot have happened before what is booked.
             happened = max(moment, held.moved_at if held else 0)
             client = None if order is None else order.client_id
             fill = Fill(id, symbol, happened, signed, price_e8, _units(fee_usd, E6, "fee_usd"), maker, client)
-            reconcile_account(rooms, deployment, told=_with_end(rooms, fill, order, last=last))
+            reconcile_account(rooms, deployment, told=_with_end(rooms.book, fill, order, last=last))
             return fill_view(rooms.book.fill(deployment.id, id) or fill)
 
     def record_position(
@@ -309,7 +310,7 @@ class Bots(HomePart):
     ) -> FillView | None:
         """Books the difference to what a bot holds (short below zero) as one fill; None when there is none."""
         with self._home.write() as rooms:
-            deployment = _bot(rooms, agent)
+            deployment = _bot(rooms.book, agent)
             name = f"position {id}"
             known = rooms.book.fill(deployment.id, name)
             if known is not None:
@@ -345,7 +346,7 @@ def _learn_all(rooms: Rooms, deployment: Deployment) -> list[str]:
 @contextmanager
 def _writing(rooms: Rooms, agent: str) -> Iterator[Deployment]:
     """A bot's deployment, opened, whose stream nobody else writes meanwhile."""
-    found = _bot(rooms, agent)
+    found = _bot(rooms.book, agent)
     with shared_lock(rooms.home), rooms.leases.holding(rooms.book.stream(found.id)):
         yield deploy_agent(rooms.book, rooms.clock, agent)
 
@@ -356,9 +357,9 @@ def packet_text_for_bots(packet: Packet) -> str:
     return "\n\n".join([*told, packet.text])
 
 
-def _bot(rooms: Rooms, agent: str, symbol: str | None = None) -> Deployment:
+def _bot(book: Book, agent: str, symbol: str | None = None) -> Deployment:
     """A bot's deployment; BadInput for an agent that is none, UnknownName for a symbol it does not watch."""
-    deployment = rooms.book.find_agent(agent)
+    deployment = book.find_agent(agent)
     if symbol is not None and symbol not in deployment.agent.watchlist:
         raise UnknownName(f"{agent} does not watch {symbol!r}; it watches: {', '.join(deployment.agent.watchlist)}")
     if not trades_elsewhere(deployment.agent.broker):
@@ -377,33 +378,33 @@ def _decided_by(opened: PreparedDecision, provider: str | None) -> PreparedDecis
 
 
 def _order_of_fill(
-    rooms: Rooms, deployment: Deployment, symbol: str, *, signed_e8: int, run: str | None, at: int
+    book: Book, deployment: Deployment, symbol: str, *, signed_e8: int, run: str | None, at: int
 ) -> Order | None:
     """The order a fill is of; one is written for a decision that was traded though the guard advised against it."""
     side: Side = "buy" if signed_e8 > 0 else "sell"
     if run is None:
-        working = [order for order, _ in rooms.book.working_orders(deployment.id)]
+        working = [order for order, _ in book.working_orders(deployment.id)]
         fits = [order for order in working if (order.symbol, order.side) == (symbol, side)]
         return fits[0] if len(fits) == 1 else None
-    decided = rooms.book.find_run(run)
+    decided = book.find_run(run)
     if (decided.deployment, decided.symbol) != (deployment.id, symbol):
         raise BadInput(f"run {decided.run_id} is of {decided.agent} and {decided.symbol}, not of this fill")
-    orders = [known.order for known in rooms.book.orders_of_run(decided.run_id)]
+    orders = [known.order for known in book.orders_of_run(decided.run_id)]
     if orders:
         return orders[0]
     order = Order(
         order_client_id(decided.run_id, 0), decided.run_id, symbol, side, abs(signed_e8), "market", None, False, 1, at
     )
-    seq = rooms.book.head(deployment.id)
-    rooms.book.append(deployment.id, [draft_event(at, OrderIntended(order))], expected_seq=seq)
+    seq = book.head(deployment.id)
+    book.append(deployment.id, [draft_event(at, OrderIntended(order))], expected_seq=seq)
     return order
 
 
-def _with_end(rooms: Rooms, fill: Fill, order: Order | None, *, last: bool) -> list[BrokerEvent]:
+def _with_end(book: Book, fill: Fill, order: Order | None, *, last: bool) -> list[BrokerEvent]:
     """A fill, and the end of its order if it is the last of it."""
     if order is None:
         return [fill]
-    before = [each for each in rooms.book.fills_of_run(order.run_id) if each.client_id == order.client_id]
+    before = [each for each in book.fills_of_run(order.run_id) if each.client_id == order.client_id]
     filled = sum(abs(each.signed_size_e8) for each in [*before, fill])
     if filled >= order.size_e8:
         return [fill, OrderEnd(order.client_id, fill.happened_at, "filled", "")]

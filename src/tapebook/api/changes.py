@@ -10,11 +10,13 @@ from collections.abc import Mapping
 import msgspec
 
 from tapebook.api.open_home import HomePart
+from tapebook.book.store import Book
 from tapebook.clock import elapsed_seconds
 from tapebook.domain.agent import agent_name_of
 from tapebook.errors import BadInput
+from tapebook.log import Log
 from tapebook.search.documents import DOCUMENTS_STREAM
-from tapebook.wiring import Rooms
+from tapebook.tape.store import Tape
 
 TAPE_STREAM = "tape"
 # The streams that are of no deployment, by the names people read.
@@ -47,7 +49,7 @@ class ChangeFeed(HomePart):
     def heads(self, *, tape: bool = False) -> dict[str, int]:
         """The newest sequence number of every stream; with `tape`, of the market's commits too."""
         with self._home.read() as rooms:
-            return _heads(rooms, tape=tape)
+            return _heads(rooms.book, rooms.tape, rooms.log, commits=tape)
 
     def changes(self, since: Mapping[str, int], *, wait_seconds: float = 0.0) -> HomeChanges:
         """What moved since `heads` were read; waits for so long until something has. The tape counts if it is named.
@@ -59,9 +61,9 @@ class ChangeFeed(HomePart):
         end, tape = elapsed_seconds() + wait_seconds, TAPE_STREAM in since
         while True:
             with self._home.read() as rooms:
-                heads = _heads(rooms, tape=tape)
+                heads = _heads(rooms.book, rooms.tape, rooms.log, commits=tape)
                 moved = [
-                    _moved_stream(rooms, name, after=since.get(name, 0), until=seq)
+                    _moved_stream(rooms.book, rooms.log, name, after=since.get(name, 0), until=seq)
                     for name, seq in heads.items()
                     if seq > since.get(name, 0)
                 ]
@@ -73,16 +75,16 @@ class ChangeFeed(HomePart):
                 return HomeChanges(heads, moved)
 
 
-def _heads(rooms: Rooms, *, tape: bool) -> dict[str, int]:
-    found = {_NAMES.get(stream, stream): seq for stream, seq in sorted(rooms.log.heads(rooms.book.owner).items())}
-    return {**found, TAPE_STREAM: rooms.tape.head()[0]} if tape else found
+def _heads(book: Book, tape: Tape, log: Log, *, commits: bool) -> dict[str, int]:
+    found = {_NAMES.get(stream, stream): seq for stream, seq in sorted(log.heads(book.owner).items())}
+    return {**found, TAPE_STREAM: tape.head()[0]} if commits else found
 
 
-def _moved_stream(rooms: Rooms, name: str, *, after: int, until: int) -> MovedStream:
+def _moved_stream(book: Book, log: Log, name: str, *, after: int, until: int) -> MovedStream:
     if name == TAPE_STREAM:
         return MovedStream(name, None, after, until, {})
-    stream = rooms.book.stream(_STREAMS.get(name, name))
-    kinds = rooms.log.kinds_between(stream, after=after, until=until)
+    stream = book.stream(_STREAMS.get(name, name))
+    kinds = log.kinds_between(stream, after=after, until=until)
     # Only the streams of deployments have a broker in their name.
     agent = agent_name_of(name) or None
     return MovedStream(name, agent, after, until, kinds)

@@ -9,12 +9,13 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from tapebook.api.open_home import AsOf, HomePart
+from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment
 from tapebook.domain.run import Watermarks
 from tapebook.domain.text import has_hidden_characters
 from tapebook.domain.units import HOUR, iso_text
 from tapebook.errors import BadInput, Damaged, UnknownName
-from tapebook.experience import files
+from tapebook.experience import Experience, files
 from tapebook.experience.events import ForgetTerms, draft_snapshot_taken
 from tapebook.experience.forgetting import IMPORTED, OWN, draft_forgetting, draft_remembering, outcomes_meant
 from tapebook.experience.rebuild import RebuildComparison, rebuild_and_compare, restore_tables
@@ -317,14 +318,16 @@ class HomeExperience(HomePart):
             # Beside a desk: nothing is locked for a count.
             with self._home.read() as rooms:
                 name = rooms.book.find_agent(agent).id
-                return ForgottenExperience(None, len(_outcomes_meant(rooms, name, terms, seq=rooms.book.head(name))))
+                return ForgottenExperience(
+                    None, len(_outcomes_meant(rooms.book, rooms.experience, name, terms, seq=rooms.book.head(name)))
+                )
         with self._writing(agent) as (rooms, deployment):
             room, name, seq = rooms.experience, deployment.id, _learn_due(rooms, deployment)
-            meant = _outcomes_meant(rooms, name, terms, seq=seq)
+            meant = _outcomes_meant(rooms.book, rooms.experience, name, terms, seq=seq)
             if not meant:
                 return ForgottenExperience(None, 0)
             made = draft_forgetting(room, name, meant, terms=terms, reason=reason, seq=seq, at=rooms.clock.now())
-            seq = _append_drafts(rooms, name, [made])
+            seq = _append_drafts(rooms.book, name, [made])
             return ForgottenExperience(room.forgettings(name, seq=seq)[-1].forget_id, len(meant))
 
     def remember(self, agent: str, forget_id: str) -> ForgottenExperience:
@@ -333,7 +336,7 @@ class HomeExperience(HomePart):
             room, name, seq = rooms.experience, deployment.id, rooms.book.head(deployment.id)
             made = draft_remembering(room, name, forget_id, seq=seq, at=rooms.clock.now())
             (forgotten,) = [each for each in room.forgettings(name, seq=seq) if each.forget_id == forget_id]
-            _append_drafts(rooms, name, [made])
+            _append_drafts(rooms.book, name, [made])
         return ForgottenExperience(forget_id, forgotten.outcomes)
 
     @contextmanager
@@ -423,7 +426,7 @@ def _learn_contents(
     seq = _learn_due(rooms, deployment)
     known = room.snapshots(name, seq=seq)
     snapshots = [draft_snapshot_taken(each) for each in contents.snapshots if each not in known]
-    seq = _append_drafts(rooms, name, snapshots)
+    seq = _append_drafts(rooms.book, name, snapshots)
     told_by_id, strange = {each[0].trade_id: each for each in contents.outcomes}, list[str]()
     new = list[files.OutcomeWithFeatures]()
     for each in told_by_id.values():
@@ -435,20 +438,22 @@ def _learn_contents(
     _refuse(strange, Path(folder))
     # The newest by itself: with it come the pages and the fit of all before it.
     for part in (new[:-1], new[-1:]):
-        seq = _append_drafts(rooms, name, room.learn_outcomes(name, part, seq=seq, source=source))
+        seq = _append_drafts(rooms.book, name, room.learn_outcomes(name, part, seq=seq, source=source))
     return ExperienceFiles(folder, *counted, len(new), len(snapshots), contents.skipped)
 
 
-def _outcomes_meant(rooms: Rooms, deployment: str, terms: ForgetTerms, *, seq: int) -> list[LearnedOutcome]:
-    own = {trade.state.trade_id for trade in rooms.book.closed_after(deployment, after=0, seq=seq)}
-    return outcomes_meant(rooms.experience, deployment, terms, seq=seq, is_own=own.__contains__)
+def _outcomes_meant(
+    book: Book, experience: Experience, deployment: str, terms: ForgetTerms, *, seq: int
+) -> list[LearnedOutcome]:
+    own = {trade.state.trade_id for trade in book.closed_after(deployment, after=0, seq=seq)}
+    return outcomes_meant(experience, deployment, terms, seq=seq, is_own=own.__contains__)
 
 
 def _learn_due(rooms: Rooms, deployment: Deployment) -> int:
     """Learns from trades that ended and were not learned from yet; returns where the stream ends."""
     seq = rooms.book.head(deployment.id)
     while due := outcomes_due(rooms, deployment, seq=seq):
-        seq = _append_drafts(rooms, deployment.id, due)
+        seq = _append_drafts(rooms.book, deployment.id, due)
     return seq
 
 
@@ -460,7 +465,7 @@ def _source_name(folder: str, source: str | None) -> str:
     return name
 
 
-def _append_drafts(rooms: Rooms, deployment: str, drafts: Sequence[Draft]) -> int:
+def _append_drafts(book: Book, deployment: str, drafts: Sequence[Draft]) -> int:
     """Writes events, if there are any; returns where the stream ends."""
-    seq = rooms.book.head(deployment)
-    return rooms.book.append(deployment, drafts, expected_seq=seq)[-1].seq if drafts else seq
+    seq = book.head(deployment)
+    return book.append(deployment, drafts, expected_seq=seq)[-1].seq if drafts else seq

@@ -1,6 +1,7 @@
 """Homes: whether they are whole, what makes them so again, what happened in them, and their settings."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,8 +110,8 @@ class HomeHealth(HomePart):
         if fix:
             with self._home.write() as rooms:
                 rooms.archive.drain()
-                clean_archive(rooms, everywhere=True)
-                done = repair_archive(rooms, packet_text=_packet_text, everything=archive)
+                clean_archive(rooms.archive, everywhere=True)
+                done = repair_archive(rooms, packet_text=partial(_packet_text, rooms), everything=archive)
             for line in done.repaired:
                 notice(f"brought back: {line}")
             for line in done.left:
@@ -127,7 +128,7 @@ class HomeHealth(HomePart):
         For a program that runs for long on a machine without a librarian, every few minutes: the HTTP API does so.
         StoreFailed when the archive does not take them; they wait, and nothing is lost.
         """
-        sent = send_due_texts(self._home.writer)
+        sent = send_due_texts(self._home.writer.archive, self._home.writer.config, self._home.writer.home)
         if sent.problem is not None:
             raise StoreFailed(f"{plural(sent.left, 'object')} not in the archive yet: {sent.problem}")
         return sent.moved
@@ -135,12 +136,12 @@ class HomeHealth(HomePart):
     def backup(self, place: str | None = None, *, progress: Callable[[str], None] = lambda words: None) -> BackupReport:
         """Makes a backup while others may write: at a place, else where the settings say, else in the archive."""
         with self._home.write() as rooms:
-            return backup_home(rooms, place or backup_place(rooms), progress=progress)
+            return backup_home(rooms, place or backup_place(rooms.config), progress=progress)
 
     def backups(self, place: str | None = None) -> list[Manifest]:
         """The backups at a place, newest first."""
         with self._home.read() as rooms:
-            return backup_store(rooms, place or backup_place(rooms)).manifests()
+            return backup_store(rooms.home, place or backup_place(rooms.config)).manifests()
 
 
 def _packet_text(rooms: Rooms, run: DecisionRun) -> bytes:

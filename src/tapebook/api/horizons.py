@@ -19,6 +19,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from tapebook.api.open_home import AsOf, OpenHome
+from tapebook.book.store import Book
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.market import Mid
 from tapebook.domain.units import DAY, E6, E8, MINUTE, floor_to_step
@@ -27,6 +28,7 @@ from tapebook.home import shared_lock
 from tapebook.horizons import ContextAggregator, ContextLayer, ContextStore, LayerConnection, LayerValue
 from tapebook.log import Draft
 from tapebook.tape.price_features import bars_since, covered_ms, ended_bars, sum_of_squares
+from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import BookDays, TapeDays, rollup_terms
 from tapebook.tick.quotes import TapeQuotes
@@ -43,8 +45,9 @@ _LEAST_COVERED = 0.75
 class LiveView:
     """The moment as the rooms know it."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, book: Book, tape: Tape) -> None:
+        self._book = book
+        self._tape = tape
 
     def values(self, scope: str, *, at: int, key: str | None = None) -> dict[str, Any]:
         """The keys of a deployment, or of all together, with their values at a moment; or those of one key."""
@@ -54,7 +57,7 @@ class LiveView:
 
     def _keys(self, scope: str, at: int) -> list[str]:
         """Of everything that is watched or held."""
-        agents = [profile for _, profile in self._rooms.book.agents()]
+        agents = [profile for _, profile in self._book.agents()]
         watched = [set(agent.watchlist) for agent in agents if scope in ("", deployment_id(agent))]
         symbols = self._sizes_and_costs(scope, at).keys() | set().union(*watched)
         return [f"{kind}{symbol}" for kind in (POSITION_KEY, PRICE_KEY, VOLATILITY_KEY) for symbol in sorted(symbols)]
@@ -69,7 +72,7 @@ class LiveView:
 
     def _sizes_and_costs(self, scope: str, at: int) -> dict[str, tuple[int, int]]:
         """Sizes and costs by symbol."""
-        book, held = self._rooms.book, dict[str, tuple[int, int]]()
+        book, held = self._book, dict[str, tuple[int, int]]()
         for name in [scope] if scope else [deployment for deployment, _ in book.deployments()]:
             account = book.account(name, seq=book.seq_as_of(name, at))
             for symbol, position in account.portfolio.positions.items():
@@ -78,7 +81,7 @@ class LiveView:
         return held
 
     def _price(self, symbol: str, at: int) -> float | None:
-        tape, view, today = self._rooms.tape, View(at), floor_to_step(at, DAY)
+        tape, view, today = self._tape, View(at), floor_to_step(at, DAY)
         mid = tape.newest(Mid, symbol, view=view)
         has_mid = mid is not None and mid.bucket_ts >= today
         if not has_mid and not tape.candles(symbol, granularity_sec=60, since=today, view=view):
@@ -88,9 +91,7 @@ class LiveView:
 
     def _volatility(self, symbol: str, at: int) -> float | None:
         end = floor_to_step(at, MINUTE)
-        bars = self._rooms.tape.candles(
-            symbol, granularity_sec=60, since=end - _VOLATILITY_SPAN_MS - MINUTE, view=View(at)
-        )
+        bars = self._tape.candles(symbol, granularity_sec=60, since=end - _VOLATILITY_SPAN_MS - MINUTE, view=View(at))
         inside = bars_since(ended_bars(bars, as_of=at), end - _VOLATILITY_SPAN_MS)
         covered = covered_ms(inside)
         if covered < _LEAST_COVERED * _VOLATILITY_SPAN_MS:
@@ -120,7 +121,7 @@ class HomeLayers(LayerConnection):
             owner=rooms.book.owner,
             clock=rooms.clock,
             days=BookDays(rooms.book),
-            live=LiveView(rooms),
+            live=LiveView(rooms.book, rooms.tape),
             leases=rooms.leases,
             terms=rollup_terms(rooms.config),
         )

@@ -154,7 +154,9 @@ class MarketHistory(HomePart):
         from tapebook.history import transfer
 
         with self._home.write() as rooms, exclusive_lock(rooms.home, "tape"):
-            return transfer.import_file(rooms, kind, Path(path), **options)
+            return transfer.import_file(
+                rooms.tape, rooms.clock, kind, Path(path), **options, config=rooms.config, sources=rooms.sources
+            )
 
     def download(
         self,
@@ -186,7 +188,16 @@ class MarketHistory(HomePart):
                 return await fetch_history(asked, path, weight_share=settings.weight_share, progress=progress)
 
             fetched, length = asyncio.run(fetch()), interval if kind == "candles" else None
-            return fetched, transfer.import_file(rooms, kind, path, symbol=symbol, interval=length)
+            return fetched, transfer.import_file(
+                rooms.tape,
+                rooms.clock,
+                kind,
+                path,
+                symbol=symbol,
+                interval=length,
+                config=rooms.config,
+                sources=rooms.sources,
+            )
 
     def import_fills(self, path: str | Path, *, agent: str, dry_run: bool = False, **options: Any) -> "FillsReport":
         """Books fills of the past for an agent, all of a file or nothing; those it has already are left alone.
@@ -207,14 +218,16 @@ class MarketHistory(HomePart):
         from tapebook.history import transfer
 
         with self._home.read() as rooms:
-            return transfer.export_candles(rooms, Path(path), **options)
+            return transfer.export_candles(rooms.tape, rooms.clock, Path(path), **options)
 
     def export_stream(self, path: str | Path, **options: Any) -> "StreamReport":
         """Writes recorded payloads to a file; options as in `history.transfer.export_stream`."""
         from tapebook.history import transfer
 
         with self._home.read() as rooms:
-            return transfer.export_stream(rooms, Path(path), **options)
+            return transfer.export_stream(
+                rooms.tape, rooms.archive, rooms.clock, Path(path), **options, tape_db=rooms.tape_db
+            )
 
 
 def _require_symbol(known: Sequence[str], symbol: str) -> None:

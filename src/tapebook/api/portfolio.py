@@ -16,12 +16,15 @@ from tapebook.backtest.book_range import BookRange
 from tapebook.backtest.equity import EquityCache, EquityPoint, deepest_drawdown, equity_at, thin_points
 from tapebook.book.materializer import Account, day_start
 from tapebook.book.pages import BookPages
+from tapebook.book.store import Book
+from tapebook.db import Database
 from tapebook.domain.agent import Deployment, deployment_id, is_dry_run
 from tapebook.domain.position import Position
 from tapebook.domain.units import E6, E8, iso_text, notional_usd_e6
 from tapebook.domain.views import OrderView
 from tapebook.errors import BadInput
 from tapebook.lab.explain import known_order_view
+from tapebook.tape.store import Tape
 from tapebook.tape.view import NO_WATERMARK, View
 from tapebook.tick.prepare import account_activity
 from tapebook.tick.quotes import position_marks
@@ -156,7 +159,7 @@ class Portfolios(HomePart):
             moment, halts = self._home.moment(as_of), rooms.book.halts()
             accounts = [
                 _account_view(rooms, each, moment, is_now=as_of is None, halted=halts.get(each.id))
-                for each in _deployments(rooms, agent)
+                for each in _deployments(rooms.book, agent)
             ]
             return _portfolio_view(accounts, moment)
 
@@ -218,20 +221,25 @@ class Portfolios(HomePart):
             begin = None if since is None else parse_moment(since)
             if begin is not None and begin >= end:
                 raise BadInput(f"{iso_text(begin)} is not before {iso_text(end)}: give an earlier `since`")
-            every = _deployments(rooms, agent)
+            every = _deployments(rooms.book, agent)
             cache = self._home.equity_cache
-            return {each.agent.name: _equity_line(rooms, each, (begin, end), cache) for each in every}, (begin, end)
+            span, tape, book_db = (begin, end), rooms.tape, rooms.book_db
+            lines = {
+                each.agent.name: _equity_line(rooms.book, each, span, cache, tape=tape, book_db=book_db)
+                for each in every
+            }
+            return lines, span
 
 
-def _deployments(rooms: Rooms, agent: str | None) -> list[Deployment]:
+def _deployments(book: Book, agent: str | None) -> list[Deployment]:
     """Those whose accounts are shown: of the agents that are here and have begun."""
     # Agents that were removed have ended; asked for by name they can still be seen.
     if agent is not None:
-        found = [rooms.book.find_agent(agent, removed=True)]
+        found = [book.find_agent(agent, removed=True)]
     else:
-        agents, owner = rooms.book.agents(), rooms.book.owner
+        agents, owner = book.agents(), book.owner
         found = [Deployment(owner, deployment_id(profile), profile, version) for version, profile in agents]
-    return [each for each in found if not is_dry_run(each.id) and rooms.book.head(each.id)]
+    return [each for each in found if not is_dry_run(each.id) and book.head(each.id)]
 
 
 def _account_view(
@@ -303,25 +311,31 @@ def _portfolio_view(accounts: list[AccountView], moment: int) -> HomePortfolioVi
 
 
 def _equity_line(
-    rooms: Rooms, deployment: Deployment, span: tuple[int | None, int], cache: EquityCache
+    book: Book,
+    deployment: Deployment,
+    span: tuple[int | None, int],
+    cache: EquityCache,
+    *,
+    tape: Tape,
+    book_db: Database,
 ) -> list[EquityPoint]:
     """One account's equity from the beginning of a range to its end, both included, whenever the book knows it."""
-    book, name = rooms.book, deployment.id
+    name = deployment.id
     since, until = span
     last = book.seq_as_of(name, until)
     if not last:
         return []
-    between = BookRange(rooms.book_db, book, deployment=name, after=0, until=last)
+    between = BookRange(book_db, book, deployment=name, after=0, until=last)
     if since is not None:
         after = book.seq_as_of(name, since)
-        between = BookRange(rooms.book_db, book, deployment=name, after=after, until=last).from_moment(since)
+        between = BookRange(book_db, book, deployment=name, after=after, until=last).from_moment(since)
     points = cache.points(name, between)
     # A line never goes back in time, so a range is a slice of it.
     del points[bisect_right(points, until, key=_AT) :]
     if since is not None and between.after:
-        start = equity_at(rooms, deployment, since, seq=between.after, watermark=NO_WATERMARK)
+        start = equity_at(book, tape, deployment, since, seq=between.after, watermark=NO_WATERMARK)
         points = [EquityPoint(since, start), *points[bisect_right(points, since, key=_AT) :]]
-    marks_end = equity_at(rooms, deployment, until, seq=last, watermark=NO_WATERMARK)
+    marks_end = equity_at(book, tape, deployment, until, seq=last, watermark=NO_WATERMARK)
     return [*points, EquityPoint(until, marks_end)]
 
 

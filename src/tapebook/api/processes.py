@@ -188,7 +188,7 @@ def demo(
 def _backtest_past(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
     """Makes the backtests of a demo, or goes on with them; one whose market has gone on stays as it is."""
     with closing(Rooms(home, clock=VirtualClock(DEMO_START))) as rooms:
-        span = demo_loop.backtested_span(rooms)
+        span = demo_loop.backtested_span(rooms.tape, rooms.home)
         if span is None:
             return
         past = rooms.book.find_agent(demo_loop.BACKTESTED_AGENT, version=1)

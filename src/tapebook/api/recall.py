@@ -102,12 +102,14 @@ class Recall(HomePart):
         """
         moment = None if as_of is None else parse_moment(as_of)
         with self._home.read() as rooms:
-            return read_document(rooms, path, agent=agent, sha256=sha256, as_of=moment)
+            return read_document(
+                rooms.book, rooms.documents, rooms.archive, path, agent=agent, sha256=sha256, as_of=moment
+            )
 
     def status(self) -> RecallStatus:
         """The state of recall: documents, chunks, the last sync, what was refused, and how far the index is."""
         with self._home.read() as rooms:
-            return documents_status(rooms)
+            return documents_status(rooms.book, rooms.documents, rooms.home, indexes=rooms.indexes)
 
     def sync(self, *, progress: IndexProgress = no_progress) -> SyncReport:
         """Brings documents and index up to date."""
@@ -118,7 +120,7 @@ class Recall(HomePart):
     def reindex(self, *, progress: IndexProgress = no_progress) -> IndexReport:
         """Builds the index anew and puts it in place of the old one."""
         with self._home.write() as rooms:
-            return reindex(rooms, progress=progress)
+            return reindex(rooms.documents, rooms.archive, rooms.home, progress=progress, indexes=rooms.indexes)
 
     def watch(self, *, seconds: float | None = None) -> Iterator[SyncReport]:
         """Syncs now, whenever a file changes, and every `recall.sync_minutes`; gives what each sync found."""
@@ -134,13 +136,13 @@ class Recall(HomePart):
     def add(self, folder: str | Path, *, progress: IndexProgress = no_progress) -> SyncReport:
         """Makes the texts of a folder documents for every agent."""
         with self._home.write() as rooms:
-            document_writes.add_folder(rooms, Path(folder))
+            document_writes.add_folder(rooms.documents, rooms.clock, rooms.home, Path(folder), leases=rooms.leases)
             return sync_documents(rooms, progress=progress)
 
     def remove(self, folder: str, *, progress: IndexProgress = no_progress) -> SyncReport:
         """Ends what `add` began, by the folder's name or place; searches as of before still find its texts."""
         with self._home.write() as rooms:
-            document_writes.remove_folder(rooms, folder)
+            document_writes.remove_folder(rooms.documents, rooms.clock, rooms.leases, folder)
             return sync_documents(rooms, progress=progress)
 
     def append(
@@ -178,7 +180,9 @@ class Recall(HomePart):
     def proposal(self, proposal_id: str, *, as_of: AsOf = None) -> ProposalDiff:
         """One proposal, with what it changes; as it stands or stood at a moment."""
         with self._home.read() as rooms:
-            return document_writes.proposal_with_diff(rooms, proposal_id, as_of=self._until(as_of))
+            return document_writes.proposal_with_diff(
+                rooms.documents, rooms.archive, proposal_id, as_of=self._until(as_of)
+            )
 
     def approve(self, proposal_id: str, *, by: str = "owner") -> DecidedProposal:
         """Makes a proposed manual the agent's: a new version of its profile."""
@@ -188,7 +192,7 @@ class Recall(HomePart):
     def reject(self, proposal_id: str, *, by: str = "owner") -> DecidedProposal:
         """Ends a proposal; the manual stays as it is."""
         with self._home.write() as rooms:
-            return document_writes.reject_proposal(rooms, proposal_id, by=by)
+            return document_writes.reject_proposal(rooms.documents, rooms.clock, rooms.leases, proposal_id, by=by)
 
     def writes(self, agent: str | None = None, *, most: int = 50, as_of: AsOf = None) -> list[WriteView]:
         """Everything that was appended, proposed or approved, newest first: who, in which run, when, and its hash."""

@@ -4,14 +4,16 @@ from typing import Literal
 
 from tapebook.api.open_home import AsOf, HomePart, OpenHome, listed_deployment, require_rows
 from tapebook.book.pages import BookPages
+from tapebook.book.store import Book
+from tapebook.db import Database
 from tapebook.domain.agent import SkillNote
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.views import NoteView, OrderView, Page, TradeView, note_view, stored_integers
 from tapebook.errors import BadInput
 from tapebook.lab.explain import known_order_view, listed_trade_view
+from tapebook.log import Log
 from tapebook.tick import memory
 from tapebook.tick.memory import Promotion
-from tapebook.wiring import Rooms
 
 __all__ = ["HomeSkills", "LessonNotes", "MemoryClient", "Promotion", "Trades"]
 
@@ -39,7 +41,10 @@ class Trades(HomePart):
         require_rows(most)
         with self._home.read() as rooms:
             moment = None if as_of is None else self._home.moment(as_of)
-            deployment, pages = listed_deployment(rooms.book, agent, moment), _pages(rooms)
+            deployment, pages = (
+                listed_deployment(rooms.book, agent, moment),
+                _pages(rooms.book, rooms.log, rooms.book_db),
+            )
             if deployment is None:
                 return Page()
             found = pages.orders(deployment, until=pages.until(moment), before=before, working=working, most=most + 1)
@@ -73,14 +78,16 @@ class Trades(HomePart):
             else:
                 seq = _sequence_number(read_until, newest=book.head(deployment))
             last = None if before is None else trade_id
-            found = _pages(rooms).trades(deployment, seq=seq, before=last, status=status, most=most + 1)
+            found = _pages(rooms.book, rooms.log, rooms.book_db).trades(
+                deployment, seq=seq, before=last, status=status, most=most + 1
+            )
             views = [listed_trade_view(each, deployment=deployment) for each in found]
             exact = [_trade_integers(each.trade) for each in found]
             return Page.of_rows(views, most=most, cursor=lambda trade: f"{trade['id']}@{seq}", exact=exact)
 
 
-def _pages(rooms: Rooms) -> BookPages:
-    return BookPages(rooms.book, rooms.log, rooms.book_db)
+def _pages(book: Book, log: Log, book_db: Database) -> BookPages:
+    return BookPages(book, log, book_db)
 
 
 def _trade_integers(trade: TradeState | ClosedTrade) -> dict[str, int]:

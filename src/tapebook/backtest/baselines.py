@@ -35,7 +35,8 @@ from tapebook.backtest.result import (
 from tapebook.domain.estimate import Estimate, rate_estimate
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.units import E6
-from tapebook.wiring import Rooms
+from tapebook.settings.config import Config
+from tapebook.tape.store import Tape
 
 Draws = npt.NDArray[np.uint64]
 
@@ -184,7 +185,8 @@ RANDOM_ENTRIES = "random entries, same sides"
 
 
 def measure_baselines(
-    rooms: Rooms,
+    tape: Tape,
+    config: Config,
     plan: BacktestPlan,
     total: ChunkResult,
     *,
@@ -195,7 +197,7 @@ def measure_baselines(
     """Cash, both ways to buy and hold where there are bars, and the random one where there are trades."""
     days = np.array([day for day, _ in total.daily], dtype=np.int64)
     found = [_cash_baseline(total, chunks)]
-    paths, costs = price_series(rooms, plan), order_costs(rooms)
+    paths, costs = price_series(tape, plan), order_costs(config)
     if paths:
         equal = [total.equity_start_usd_e6 / E6 / len(paths)] * len(paths)
         found.append(_held_baseline(BUY_AND_HOLD, Holdings(paths, equal, costs), total, days=days, chunks=chunks))

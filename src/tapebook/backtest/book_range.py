@@ -15,7 +15,6 @@ from tapebook.domain.agent import Deployment
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.experience.records import Outcome, OutcomeVote, outcome_of
-from tapebook.wiring import Rooms
 
 _QUERIES = Queries.load("tapebook.backtest", "book_range.sql")
 
@@ -115,9 +114,9 @@ class BookRange:
         return TradeOutcome(trade, made)
 
 
-def book_range(rooms: Rooms, deployment: Deployment, *, after: int, until: int) -> BookRange:
+def book_range(book: Book, book_db: Database, deployment: Deployment, *, after: int, until: int) -> BookRange:
     """The book of a deployment between two sequence numbers."""
-    return BookRange(rooms.book_db, rooms.book, deployment=deployment.id, after=after, until=until)
+    return BookRange(book_db, book, deployment=deployment.id, after=after, until=until)
 
 
 _E16_PER_USD = 10**16

@@ -17,12 +17,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tapebook.backtest.book_range import BookRange
+from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.units import DAY, divide_half_even
+from tapebook.tape.store import Tape
 from tapebook.tape.view import GRACE_MS, View
 from tapebook.tick.quotes import position_marks
-from tapebook.wiring import Rooms
 
 DAYS_A_YEAR = 365
 """Perps trade every day."""
@@ -134,12 +135,12 @@ def _known_equity(book: BookRange) -> Iterator[tuple[int, int, int]]:
         yield flat
 
 
-def equity_at(rooms: Rooms, deployment: Deployment, moment: int, *, seq: int, watermark: int) -> int:
+def equity_at(book: Book, tape: Tape, deployment: Deployment, moment: int, *, seq: int, watermark: int) -> int:
     """Equity at a moment: the account as of a sequence number, at the prices of then."""
-    portfolio = rooms.book.account(deployment.id, seq=seq).portfolio
+    portfolio = book.account(deployment.id, seq=seq).portfolio
     # The bar that ends at the moment is known a little later.
     known = moment + GRACE_MS
-    marks = position_marks(rooms.tape, portfolio.positions.values(), view=View(known, watermark))
+    marks = position_marks(tape, portfolio.positions.values(), view=View(known, watermark))
     return portfolio.equity_usd_e6(marks)
 
 

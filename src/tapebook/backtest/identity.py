@@ -14,7 +14,7 @@ another backtest; a stored result is compared with what its inputs are now (`Pla
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,13 +23,14 @@ import msgspec
 
 from tapebook import plug
 from tapebook.backtest.plan import BacktestInputs, BacktestPlan
+from tapebook.decision import Engine
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.units import DAY, MINUTE
 from tapebook.errors import TapebookError
-from tapebook.settings.config import MODEL_KEYS
+from tapebook.settings.config import MODEL_KEYS, Config
+from tapebook.tape.store import Tape
 from tapebook.tape.view import GRACE_MS, View
-from tapebook.wiring import Rooms
 
 LOOK_BACK = 40 * DAY
 """How far before its start a plan's data begin at least: more than any fixed look-back of a decision."""
@@ -45,9 +46,11 @@ class PlanFingerprints:
     Digests of a symbol's rows are cached for as long as this lives, which is one command: nothing invalidates them.
     """
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
-        self._head = rooms.tape.head()[0]
+    def __init__(self, tape: Tape, config: Config, engine: Callable[[AgentProfile], Engine]) -> None:
+        self._tape = tape
+        self._config = config
+        self._engine = engine
+        self._head = tape.head()[0]
         self._digests: dict[tuple[str, int, int], str] = {}
 
     def with_inputs(self, plan: BacktestPlan) -> BacktestPlan:
@@ -79,8 +82,8 @@ class PlanFingerprints:
         return BacktestInputs(
             version=package_version(),
             data_sha256=self._data_sha256(plan),
-            code_sha256=code_sha256(self._rooms, plan.agent),
-            model=self._rooms.engine(plan.agent).identity,
+            code_sha256=code_sha256(self._config, plan.agent),
+            model=self._engine(plan.agent).identity,
         )
 
     def _data_sha256(self, plan: BacktestPlan) -> str:
@@ -93,15 +96,15 @@ class PlanFingerprints:
         key = symbol, since, known_by
         if key not in self._digests:
             found = hashlib.sha256()
-            for rows in self._rooms.tape.known_rows(symbol, since=since, view=View(known_by, self._head)):
+            for rows in self._tape.known_rows(symbol, since=since, view=View(known_by, self._head)):
                 found.update(msgspec.msgpack.encode(rows))
             self._digests[key] = found.hexdigest()
         return self._digests[key]
 
     def _settings_sha256(self, plan: BacktestPlan) -> str:
         """The fill rule is the plan's own; what is set about models counts where one is asked."""
-        config, agent = self._rooms.config, plan.agent
-        asks = bool(self._rooms.engine(agent).identity) or agent.reflection.reflector in MODEL_KEYS
+        config, agent = self._config, plan.agent
+        asks = bool(self._engine(agent).identity) or agent.reflection.reflector in MODEL_KEYS
         decides = {
             "paper": msgspec.structs.replace(config.paper, fill=plan.fill),
             "engine": agent.engine or config.engine.default,
@@ -113,11 +116,11 @@ class PlanFingerprints:
         return sha256_hex(msgspec.json.encode(decides, order="sorted"))
 
 
-def code_sha256(rooms: Rooms, agent: AgentProfile) -> str:
+def code_sha256(config: Config, agent: AgentProfile) -> str:
     """One digest of the package and of all adapters of an agent that lie outside of it."""
     outside = [
         (f"{folder} {name}", path)
-        for folder, name in _adapters_of_agent(rooms, agent)
+        for folder, name in _adapters_of_agent(config, agent)
         for path in _files_outside(folder, name)
     ]
     return sha256_hex(
@@ -142,8 +145,8 @@ def package_sha256() -> str:
     return sha256_hex("\n".join(counted).encode())
 
 
-def _adapters_of_agent(rooms: Rooms, agent: AgentProfile) -> Iterator[tuple[str, str]]:
-    for entry in (agent.engine or rooms.config.engine.default, *agent.members):
+def _adapters_of_agent(config: Config, agent: AgentProfile) -> Iterator[tuple[str, str]]:
+    for entry in (agent.engine or config.engine.default, *agent.members):
         yield "tapebook.decision.engines", entry.partition(":")[0]
     yield "tapebook.lessons.reflectors", agent.reflection.reflector
     yield "tapebook.broker.brokers", agent.broker

@@ -67,6 +67,7 @@ from tapebook.domain.position import ClosedTrade
 from tapebook.domain.targets import FULL_E4
 from tapebook.domain.text import plural
 from tapebook.domain.units import DAY, E6, floor_to_step
+from tapebook.experience import Experience
 from tapebook.experience.records import (
     ALL,
     ASSET,
@@ -78,7 +79,10 @@ from tapebook.experience.records import (
     credits_of,
 )
 from tapebook.experience.twins import E9, follower_bound_e9, weights_e4
+from tapebook.horizons import LayerCache
 from tapebook.lessons import NO_LESSONS, note_bullets
+from tapebook.lessons.notes import Notes
+from tapebook.search.documents import Documents
 from tapebook.tape.view import GRACE_MS, View
 from tapebook.tick.quotes import TapeQuotes
 from tapebook.tick.trust import runs_of
@@ -256,7 +260,7 @@ def measure_all(
 
     whole, seq = BacktestChunk(WHOLE, plan.start, plan.end), chunks[-1].head_seq
     total = measure_chunk(rooms, deployment, plan, whole, since_seq=0, seq=seq)
-    book = book_range(rooms, deployment, after=0, until=seq)
+    book = book_range(rooms.book, rooms.book_db, deployment, after=0, until=seq)
     ended, exposures = book.ended_trades(), average_exposures(book.booked_fills(), start=plan.start, end=plan.end)
     return BacktestResult(
         id=plan.id,
@@ -274,14 +278,29 @@ def measure_all(
         chunks=tuple(chunks),
         total=total,
         baselines=measure_baselines(
-            rooms, plan, total, chunks=chunks, trades=[each.trade for each in ended], exposures=exposures
+            rooms.tape,
+            rooms.config,
+            plan,
+            total,
+            chunks=chunks,
+            trades=[each.trade for each in ended],
+            exposures=exposures,
         ),
         packets_sha256=total.packets_sha256,
         fill=plan.fill,
         inputs=plan.inputs,
         exposures=tuple((symbol, round_to_cents_e6(usd)) for symbol, usd in exposures.items()),
         bound_usd_e6=_bound_usd_e6(rooms, deployment, seq=seq) if is_remembering(plan) else msgspec.UNSET,
-        rooms=room_uses(rooms, deployment, [each.trade for each in ended], seq=seq, at=plan.end),
+        rooms=room_uses(
+            rooms.documents,
+            rooms.experience,
+            deployment,
+            [each.trade for each in ended],
+            seq=seq,
+            at=plan.end,
+            horizons=rooms.horizons,
+            notes=rooms.notes,
+        ),
         memory_from=plan.memory_from,
         texts=plan.texts,
     )
@@ -308,24 +327,32 @@ _EVERY_NOTE = 2**31 - 1
 
 
 def room_uses(
-    rooms: Rooms, deployment: Deployment, trades: Sequence[ClosedTrade], *, seq: int, at: int
+    documents: Documents,
+    experience: Experience,
+    deployment: Deployment,
+    trades: Sequence[ClosedTrade],
+    *,
+    horizons: LayerCache,
+    notes: Notes,
+    seq: int,
+    at: int,
 ) -> tuple[RoomUse, ...]:
     """What each room of a memory held at the end of a backtest, and what of that met its trades, as far as is known."""
     name = deployment.id
-    notes = Counter(each.status for each in rooms.notes.reflections(name, most=_EVERY_NOTE))
+    statuses = Counter(each.status for each in notes.reflections(name, most=_EVERY_NOTE))
     told = sum(trade.state.entry_lessons_hash not in (None, NO_LESSONS) for trade in trades)
-    records = rooms.experience.records_as_of(name, seq=seq)
+    records = experience.records_as_of(name, seq=seq)
     outcomes = sum(record.n for record in records.records.values() if record.kind == ALL)
-    situations = rooms.experience.situation_count(name, seq=seq)
-    layers = len(rooms.horizons.packet_rows(name, seq=seq, as_of=at))
-    documents = sum(rooms.documents.kinds().values())
+    situations = experience.situation_count(name, seq=seq)
+    layers = len(horizons.packet_rows(name, seq=seq, as_of=at))
+    texts = sum(documents.kinds().values())
     held: dict[MemoryRoom, str] = {
         "trades": f"{plural(len(trades), 'trade')} closed",
-        "lessons": f"{plural(notes['active'] + notes['superseded'], 'note')}, {notes['refused']} refused; "
+        "lessons": f"{plural(statuses['active'] + statuses['superseded'], 'note')}, {statuses['refused']} refused; "
         f"{told} of {len(trades)} trades were entered under one",
         "experience": f"{plural(outcomes, 'outcome')} and {plural(situations, 'situation')} known",
         "horizons": f"{plural(layers, 'row')} at the end",
-        "documents": f"{plural(documents, 'document')} at the end",
+        "documents": f"{plural(texts, 'document')} at the end",
     }
     shown = deployment.agent.context.rooms
     return tuple(RoomUse(room, room in shown, held.get(room, "") if room in shown else "") for room in MEMORY_ROOMS)
@@ -344,9 +371,10 @@ class _ChunkMeasure:
         since_seq: int,
         seq: int,
     ) -> None:
-        self._rooms, self._deployment, self._plan, self._chunk = rooms, deployment, plan, chunk
+        self._rooms = rooms
+        self._deployment, self._plan, self._chunk = deployment, plan, chunk
         self._since, self._seq = since_seq, seq
-        self._book = book_range(rooms, deployment, after=since_seq, until=seq)
+        self._book = book_range(rooms.book, rooms.book_db, deployment, after=since_seq, until=seq)
         self._ended = self._book.ended_trades()
 
     def result(self) -> ChunkResult:
@@ -393,10 +421,13 @@ class _ChunkMeasure:
         }
 
     def _tables(self, daily: DailyEquity) -> dict[str, Any]:
-        rooms, deployment = self._rooms, self._deployment
         now = records_of(self._ended)
-        before = records_of(book_range(rooms, deployment, after=0, until=self._since).ended_trades())
-        trusted = weights_of(rooms, deployment, since_seq=self._since, seq=self._seq)
+        before = records_of(
+            book_range(
+                self._rooms.book, self._rooms.book_db, self._deployment, after=0, until=self._since
+            ).ended_trades()
+        )
+        trusted = weights_of(self._rooms, self._deployment, since_seq=self._since, seq=self._seq)
         assets = [replace(row, sharpe=self._asset_sharpe(row.name, daily)) for row in result_rows(ASSET, now, before)]
         tables = result_rows(PROVIDER, now, before, trusted=trusted), result_rows(REGIME, now, before), assets
         return dict(zip(("providers", "regimes", "assets"), with_trend_directions(*tables), strict=True))
@@ -413,16 +444,16 @@ class _ChunkMeasure:
         )
 
     def _memory(self) -> dict[str, Any]:
-        rooms, name, seq, chunk = self._rooms, self._deployment.id, self._seq, self._chunk
-        note = rooms.notes.active_note(name, seq=seq)
-        taken = rooms.experience.snapshots(name, seq=seq)
-        stream = rooms.book.stream(name)
-        head = next(rooms.log.events(stream, after=seq - 1, until=seq), None)
+        name, seq, chunk = self._deployment.id, self._seq, self._chunk
+        note = self._rooms.notes.active_note(name, seq=seq)
+        taken = self._rooms.experience.snapshots(name, seq=seq)
+        stream = self._rooms.book.stream(name)
+        head = next(self._rooms.log.events(stream, after=seq - 1, until=seq), None)
         return {
             "lessons_hash": note.content_hash if note else "",
             "lessons": note_bullets(note.lessons_text) if note else (),
             "snapshots": tuple(each.chunk for each in taken[::-1] if chunk.start < each.ended_at <= chunk.end),
-            "situations": rooms.experience.situation_count(name, seq=seq),
+            "situations": self._rooms.experience.situation_count(name, seq=seq),
             "head_seq": seq,
             "head_hash": head.hash if head else "",
         }
@@ -441,7 +472,9 @@ class _ChunkMeasure:
         """Equity at a moment, before any decision of it is carried out."""
         known = self._rooms.book.seq_as_of(self._deployment.id, max(moment - 1, self._plan.start))
         seq = min(max(known, self._since), self._seq)
-        return equity_at(self._rooms, self._deployment, moment, seq=seq, watermark=self._plan.tape_seq)
+        return equity_at(
+            self._rooms.book, self._rooms.tape, self._deployment, moment, seq=seq, watermark=self._plan.tape_seq
+        )
 
 
 def _rounded_sharpe(found: Estimate | None) -> Estimate | None:

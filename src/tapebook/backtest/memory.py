@@ -21,8 +21,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from tapebook.archive import Archive
 from tapebook.backtest.home import backtest_home
 from tapebook.backtest.plan import BacktestPlan, KnownTexts, MemoryMode, MemorySource, TextWatermarks
+from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import (
     LEARNED_ROOMS,
@@ -44,9 +46,15 @@ from tapebook.horizons.events import draft as draft_layer
 from tapebook.lessons.notes import PROJECTION as LESSONS
 from tapebook.library.entries import archived_body
 from tapebook.library.search import index_new_versions, store_search_terms
-from tapebook.log import Draft, Event, Stream
+from tapebook.log import Draft, Event, Log, Stream
 from tapebook.search import GLOBAL_SCOPE
-from tapebook.search.documents import DOCUMENT_EVENT_KINDS, DocumentKept, DocumentRemoved, document_event_body
+from tapebook.search.documents import (
+    DOCUMENT_EVENT_KINDS,
+    DocumentKept,
+    DocumentRemoved,
+    Documents,
+    document_event_body,
+)
 from tapebook.settings.config import load_config
 from tapebook.wiring import Rooms
 
@@ -87,10 +95,10 @@ def is_learning(plan: BacktestPlan, at: int) -> bool:
 
 def plan_memory(rooms: Rooms, plan: BacktestPlan, source: str | None) -> BacktestPlan:
     """A plan with what its memory begins with, and with the texts that become known on the way."""
-    begins = None if source is None else memory_source(rooms, plan, source)
+    begins = None if source is None else memory_source(rooms.book, rooms.log, plan, source, home=rooms.home)
     heads = (rooms.documents.log_head(), rooms.book.head(), rooms.book.head(deployment_id(plan.agent)))
     until = TextWatermarks(*heads)
-    found = text_arrivals(rooms, plan, until)
+    found = text_arrivals(rooms.book, rooms.documents, plan, until, archive=rooms.archive, log=rooms.log)
     counts = Counter(each.draft.kind for each in found)
     texts = KnownTexts(
         versions=sum(counts[kind] for kind in _DOCUMENT_KINDS),
@@ -116,7 +124,7 @@ class MemoryInherited(msgspec.Struct, frozen=True):
     source: MemorySource
 
 
-def memory_source(rooms: Rooms, plan: BacktestPlan, name: str) -> MemorySource:
+def memory_source(book: Book, log: Log, plan: BacktestPlan, name: str, *, home: Path) -> MemorySource:
     """What a live agent, or a backtest by its id, had learned; BadInput where that is nothing, or came too late."""
     if not any(room in LEARNED_ROOMS for room in plan.agent.context.rooms):
         raise BadInput(
@@ -124,10 +132,10 @@ def memory_source(rooms: Rooms, plan: BacktestPlan, name: str) -> MemorySource:
         )
     if name == LIVE:
         deployment, until = deployment_id(plan.agent), plan.start
-        seq = rooms.book.seq_as_of(deployment, until)
-        found = _source_at(rooms, LIVE, deployment, until=until, seq=seq)
+        seq = book.seq_as_of(deployment, until)
+        found = _source_at(book, log, LIVE, deployment, until=until, seq=seq)
     else:
-        found = _backtest_source(rooms.home, name, plan)
+        found = _backtest_source(home, name, plan)
     if not found.events:
         who = f"the live {plan.agent.name}" if name == LIVE else f"backtest {found.name}"
         raise BadInput(
@@ -148,21 +156,26 @@ def _backtest_source(parent: Path, name: str, plan: BacktestPlan) -> MemorySourc
         )
     with closing(_open_reader(home.folder, at=plan.start)) as rooms:
         return _source_at(
-            rooms, home.id, deployment_id(other.agent), until=other.end, seq=rooms.book.head(deployment_id(other.agent))
+            rooms.book,
+            rooms.log,
+            home.id,
+            deployment_id(other.agent),
+            until=other.end,
+            seq=rooms.book.head(deployment_id(other.agent)),
         )
 
 
-def _source_at(rooms: Rooms, name: str, deployment: str, *, until: int, seq: int) -> MemorySource:
-    stream = rooms.book.stream(deployment)
-    newest = rooms.log.event(stream, seq) if seq else None
-    count = sum(event.kind in LEARNING_KINDS for event in rooms.log.events(stream, until=seq)) if seq else 0
+def _source_at(book: Book, log: Log, name: str, deployment: str, *, until: int, seq: int) -> MemorySource:
+    stream = book.stream(deployment)
+    newest = log.event(stream, seq) if seq else None
+    count = sum(event.kind in LEARNING_KINDS for event in log.events(stream, until=seq)) if seq else 0
     return MemorySource(name, deployment, until, seq, newest.hash if newest else "", count)
 
 
-def inherit_memory(rooms: Rooms, plan: BacktestPlan, *, parent: Path) -> None:
+def inherit_memory(book: Book, log: Log, plan: BacktestPlan, *, parent: Path) -> None:
     """Writes what the memory of a plan begins with, in one transaction, unless it is there already."""
-    source, stream = plan.memory_from, rooms.book.stream(deployment_id(plan.agent))
-    if source is None or inherited_seq(rooms, plan):
+    source, stream = plan.memory_from, book.stream(deployment_id(plan.agent))
+    if source is None or inherited_seq(book, log, plan):
         return
     folder = parent if source.name == LIVE else backtest_home(parent, source.name).folder
     with closing(_open_reader(folder, at=plan.start)) as other:
@@ -171,13 +184,13 @@ def inherit_memory(rooms: Rooms, plan: BacktestPlan, *, parent: Path) -> None:
         raise Damaged(f"what {source.name} had learned is no longer there: ask for the backtest again")
     drafts = [_inherited_draft(event) for event in events if event.kind in LEARNING_KINDS]
     drafts.append(Draft.from_body(MEMORY_INHERITED, plan.start, MemoryInherited(source)))
-    rooms.log.append(stream, drafts, expected_seq=rooms.log.head(stream).seq)
+    log.append(stream, drafts, expected_seq=log.head(stream).seq)
 
 
-def inherited_seq(rooms: Rooms, plan: BacktestPlan) -> int:
+def inherited_seq(book: Book, log: Log, plan: BacktestPlan) -> int:
     """Up to which event the stream of a backtest is what another had learned; 0 when nothing is."""
-    stream = rooms.book.stream(deployment_id(plan.agent))
-    return rooms.log.newest_of_kinds(stream).get(MEMORY_INHERITED, 0) if plan.memory_from else 0
+    stream = book.stream(deployment_id(plan.agent))
+    return log.newest_of_kinds(stream).get(MEMORY_INHERITED, 0) if plan.memory_from else 0
 
 
 def _inherited_draft(event: Event) -> Draft:
@@ -205,32 +218,36 @@ class TextArrival(msgspec.Struct, frozen=True):
     is_dated: bool = False
 
 
-def text_arrivals(rooms: Rooms, plan: BacktestPlan, until: TextWatermarks) -> list[TextArrival]:
+def text_arrivals(
+    book: Book, documents: Documents, plan: BacktestPlan, until: TextWatermarks, *, archive: Archive, log: Log
+) -> list[TextArrival]:
     """What of a home's texts becomes known before the end of a plan, in the order in which it does."""
     shown, found = plan.agent.context.rooms, list[TextArrival]()
     if "documents" in shown:
-        found += _document_arrivals(rooms, plan, until=until.documents)
+        found += _document_arrivals(documents, archive, log, plan, until=until.documents)
     if "horizons" in shown:
-        found += _curated_arrivals(rooms, rooms.book.stream(), until=until.owner)
-        found += _curated_arrivals(rooms, rooms.book.stream(deployment_id(plan.agent)), until=until.deployment)
+        found += _curated_arrivals(log, book.stream(), until=until.owner)
+        found += _curated_arrivals(log, book.stream(deployment_id(plan.agent)), until=until.deployment)
     return sorted((each for each in found if each.at < plan.end), key=lambda each: each.at)
 
 
-def _curated_arrivals(rooms: Rooms, stream: Stream, *, until: int) -> list[TextArrival]:
+def _curated_arrivals(log: Log, stream: Stream, *, until: int) -> list[TextArrival]:
     # Most streams have none, which is known without reading them.
-    if _CURATED not in rooms.log.newest_of_kinds(stream):
+    if _CURATED not in log.newest_of_kinds(stream):
         return []
-    events = [event for event in rooms.log.events(stream, until=until) if event.kind == _CURATED]
+    events = [event for event in log.events(stream, until=until) if event.kind == _CURATED]
     return [
         TextArrival(event.known_at, stream, Draft(event.kind, event.known_at, event.body, event.schema))
         for event in events
     ]
 
 
-def _document_arrivals(rooms: Rooms, plan: BacktestPlan, *, until: int) -> Iterator[TextArrival]:
+def _document_arrivals(
+    documents: Documents, archive: Archive, log: Log, plan: BacktestPlan, *, until: int
+) -> Iterator[TextArrival]:
     """The versions of documents that people wrote; one that a later one stands before at its own moment is left out."""
     versions: dict[tuple[str, str], list[TextArrival]] = {}
-    for event in rooms.log.events(rooms.documents.stream, until=until):
+    for event in log.events(documents.stream, until=until):
         if event.kind not in _DOCUMENT_KINDS:
             continue
         kept = document_event_body(event, DocumentKept) if event.kind == _KEPT else None
@@ -240,10 +257,10 @@ def _document_arrivals(rooms: Rooms, plan: BacktestPlan, *, until: int) -> Itera
             continue
         if kept is not None and not _is_of_people(kept):
             continue
-        stated = None if kept is None else _stated_date(rooms, kept)
+        stated = None if kept is None else _stated_date(archive, kept)
         at = event.known_at if stated is None else stated
         draft = Draft(event.kind, at, event.body, event.schema)
-        versions.setdefault(key, []).append(TextArrival(at, rooms.documents.stream, draft, stated is not None))
+        versions.setdefault(key, []).append(TextArrival(at, documents.stream, draft, stated is not None))
     for each in versions.values():
         for number, version in enumerate(each):
             first_later = min((later.at for later in each[number + 1 :]), default=None)
@@ -256,14 +273,14 @@ def _is_of_people(kept: DocumentKept) -> bool:
     return kept.origin == "file" and (kept.trust == "owner" or kept.path.split("/")[2:3] == ["strategies"])
 
 
-def _stated_date(rooms: Rooms, kept: DocumentKept) -> int | None:
+def _stated_date(archive: Archive, kept: DocumentKept) -> int | None:
     """Since when a document says it was known; None when it does not say."""
     if not kept.path.lower().endswith((".md", ".markdown", ".mdx")):
         return None
     # Here, since it brings numpy, and `tapebook agents` starts without it.
     from tapebook.search.indexing import front_matter_value
 
-    stated = front_matter_value(archived_body(rooms, kept.sha256).decode(errors="replace"), STATED_DATE)
+    stated = front_matter_value(archived_body(archive, kept.sha256).decode(errors="replace"), STATED_DATE)
     try:
         return None if stated is None else parse_instant(stated)
     except ValueError as error:
@@ -285,7 +302,7 @@ class TextArrivals:
         if plan.texts is None or plan.texts_until is None:
             return
         with closing(_open_reader(parent, at=plan.start)) as home:
-            found = text_arrivals(home, plan, plan.texts_until)
+            found = text_arrivals(home.book, home.documents, plan, plan.texts_until, archive=home.archive, log=home.log)
         if _arrivals_sha256(found) != plan.texts.sha256:
             raise Damaged("the home's documents are not those of the plan any more: ask for the backtest again")
         written = {stream: self._count_written(stream) for stream in {each.stream for each in found}}
@@ -303,13 +320,12 @@ class TextArrivals:
         while self._left and self._left[0].at <= moment:
             each = self._left.popleft()
             due.setdefault(each.stream, []).append(each.draft)
-        rooms = self._rooms
         for stream, drafts in due.items():
-            if stream == rooms.documents.stream:
-                store_search_terms(rooms)
-            rooms.log.append(stream, drafts, expected_seq=rooms.log.head(stream).seq)
-            if stream == rooms.documents.stream:
-                index_new_versions(rooms)
+            if stream == self._rooms.documents.stream:
+                store_search_terms(self._rooms.documents, self._rooms.clock, self._rooms.indexes)
+            self._rooms.log.append(stream, drafts, expected_seq=self._rooms.log.head(stream).seq)
+            if stream == self._rooms.documents.stream:
+                index_new_versions(self._rooms.documents, self._rooms.archive, self._rooms.indexes)
         self._move_on()
 
     def _count_written(self, stream: Stream) -> int:

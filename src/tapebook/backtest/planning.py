@@ -171,7 +171,9 @@ def plan_for(rooms: Rooms, deployment: Deployment, wish: Mapping[str, Any]) -> B
     """The plan of an agent for a request given by name; its moments may be text."""
     asked = _read_request(wish)
     plan = make_plan(rooms.tape, rooms.config, deployment.agent, version=deployment.version, wish=asked)
-    return PlanFingerprints(rooms).with_inputs(plan_memory(rooms, plan, asked.memory_from))
+    return PlanFingerprints(rooms.tape, rooms.config, rooms.engine).with_inputs(
+        plan_memory(rooms, plan, asked.memory_from)
+    )
 
 
 def _read_request(wish: Mapping[str, Any]) -> BacktestRequest:

@@ -12,10 +12,11 @@ from tapebook.backtest.plan import BacktestPlan
 from tapebook.broker import PaperTerms
 from tapebook.domain.market import Candle, FundingRate
 from tapebook.domain.units import DAY, E8, SECOND
+from tapebook.settings.config import Config
 from tapebook.tape.bars import BAR_LENGTHS
 from tapebook.tape.store import Tape
 from tapebook.tape.view import GRACE_MS, View
-from tapebook.wiring import Rooms, paper_terms
+from tapebook.wiring import paper_terms
 
 Numbers = npt.NDArray[np.float64]
 Moments = npt.NDArray[np.int64]
@@ -111,15 +112,15 @@ class PriceSeries(msgspec.Struct, frozen=True):
         return np.searchsorted(self.at, moments, side="right") - 1
 
 
-def price_series(rooms: Rooms, plan: BacktestPlan) -> list[PriceSeries]:
+def price_series(tape: Tape, plan: BacktestPlan) -> list[PriceSeries]:
     """The price series of every symbol that has bars, in the order of the plan."""
-    found = (finest_bars(rooms.tape, plan, symbol) for symbol in plan.symbols)
-    return [_series_of(rooms.tape, plan, bars) for bars in found if bars is not None]
+    found = (finest_bars(tape, plan, symbol) for symbol in plan.symbols)
+    return [_series_of(tape, plan, bars) for bars in found if bars is not None]
 
 
-def order_costs(rooms: Rooms) -> OrderCosts:
+def order_costs(config: Config) -> OrderCosts:
     """What the paper broker charges for taking, where no book was recorded and size does not matter."""
-    terms: PaperTerms = paper_terms(rooms.config)
+    terms: PaperTerms = paper_terms(config)
     return OrderCosts(terms.taker_fee_ppm / _PPM, terms.spread_ppm / 2 / _PPM)
 
 

@@ -27,6 +27,7 @@ from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import BacktestLedger, BacktestReplies, SpendingTotals
 from tapebook.backtest.summary import summary_text
 from tapebook.book.decision_queue import StoredReplies
+from tapebook.book.store import Book
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.db import Database
 from tapebook.desk.scheduler import bar_wait_ms
@@ -35,6 +36,7 @@ from tapebook.domain.units import HOUR
 from tapebook.errors import SpendLimit
 from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock
+from tapebook.log import Log
 from tapebook.settings.config import Config
 from tapebook.tape.bars import decision_moment
 from tapebook.tape.view import View
@@ -134,7 +136,7 @@ class BacktestRun:
         self._rooms = rooms = open_rooms(home, plan, self._clock, ledger=self._spending)
         self._ticks, self._began = 0, elapsed_seconds()
         self._deployment, self._learn = deploy_plan(self._rooms, plan), learn_until_frozen(plan)
-        inherit_memory(rooms, plan, parent=home.folder.parent.parent)
+        inherit_memory(rooms.book, rooms.log, plan, parent=home.folder.parent.parent)
         self._texts = TextArrivals(rooms, plan, parent=home.folder.parent.parent)
         self._limit = bar_wait_ms(self._rooms.config)
 
@@ -226,7 +228,7 @@ class BacktestRun:
     def _close_chunk(self, chunk: BacktestChunk) -> ChunkResult:
         """Measures a chunk as of its end, whatever came after it, and keeps that."""
         deployment, plan = self._deployment, self._plan
-        since, until = (seq_at(self._rooms, plan, moment) for moment in (chunk.start, chunk.end))
+        since, until = (seq_at(self._rooms.book, self._rooms.log, plan, moment) for moment in (chunk.start, chunk.end))
         if is_learning(plan, chunk.end) and not self._has_snapshot(chunk, until):
             self._clock.advance(max(self._clock.now(), chunk.end - 1))
             span = (chunk.start, chunk.end)
@@ -254,14 +256,14 @@ def deploy_plan(rooms: Rooms, plan: BacktestPlan) -> Deployment:
     return deploy_agent(rooms.book, rooms.clock, plan.agent.name)
 
 
-def seq_at(rooms: Rooms, plan: BacktestPlan, moment: int) -> int:
+def seq_at(book: Book, log: Log, plan: BacktestPlan, moment: int) -> int:
     """How far the log had come when a chunk ended, before the first decision of the next.
 
     A plan begins with the deployment, known at its start, and with the memory it was given; whatever is decided at that
     moment is known after it.
     """
-    seq = rooms.book.seq_as_of(deployment_id(plan.agent), max(moment - 1, plan.start))
-    return max(seq, inherited_seq(rooms, plan))
+    seq = book.seq_as_of(deployment_id(plan.agent), max(moment - 1, plan.start))
+    return max(seq, inherited_seq(book, log, plan))
 
 
 def learn_until_frozen(plan: BacktestPlan) -> LearnStep:

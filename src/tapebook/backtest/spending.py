@@ -269,7 +269,7 @@ def estimate_cost(rooms: Rooms, plan: BacktestPlan) -> CostEstimate:
         return CostEstimate()
     asked = [each for each in _question_counts(rooms, plan, deciding=deciding, writing=writing) if each.count]
     cap = plan.agent.caps.max_model_usd_e6_per_run
-    usual = [_usual_usd_e6(rooms, each) for each in asked]
+    usual = [_usual_usd_e6(rooms.home, each) for each in asked]
     return CostEstimate(
         models=tuple(dict.fromkeys(each.asker.name for each in asked)),
         calls=sum(each.count for each in asked),
@@ -297,7 +297,7 @@ def max_spending(estimate: CostEstimate, *, max_usd: float | None, agree: Callab
 def _question_counts(
     rooms: Rooms, plan: BacktestPlan, *, deciding: Sequence[Asker], writing: Sequence[Asker]
 ) -> Iterator[_QuestionCount]:
-    slots = _slots_left(rooms, plan)
+    slots = _slots_left(rooms.home, plan)
     decisions = slots * len(plan.symbols)
     if deciding and decisions:
         prompt = _prompt_tokens(rooms, plan)
@@ -309,13 +309,13 @@ def _question_counts(
     yield from (_QuestionCount(each, notes, NOTE_TOKENS) for each in writing)
 
 
-def _slots_left(rooms: Rooms, plan: BacktestPlan) -> int:
+def _slots_left(home: Path, plan: BacktestPlan) -> int:
     """How many slots have no decision yet."""
-    home, cadence, first = BacktestHome(rooms.home / BACKTESTS_FOLDER / plan.id), plan.agent.cadence_ms, plan.start
-    if (home.folder / "plan.json").exists():
-        if home.result() is not None:
+    backtest, cadence, first = BacktestHome(home / BACKTESTS_FOLDER / plan.id), plan.agent.cadence_ms, plan.start
+    if (backtest.folder / "plan.json").exists():
+        if backtest.result() is not None:
             return 0
-        with closing(Rooms(home.folder, clock=VirtualClock(plan.start))) as own:
+        with closing(Rooms(backtest.folder, clock=VirtualClock(plan.start))) as own:
             name = deployment_id(plan.agent)
             newest = own.book.last_run(name, plan.symbols[-1], seq=own.book.head(name))
             first = plan.start if newest is None else newest.scheduled_for + cadence
@@ -348,8 +348,8 @@ def cost_sentence(estimate: CostEstimate) -> str:
     )
 
 
-def _usual_usd_e6(rooms: Rooms, each: _QuestionCount) -> int | None:
-    known, read, written = usual_tokens(rooms.home, each.asker.name)
+def _usual_usd_e6(home: Path, each: _QuestionCount) -> int | None:
+    known, read, written = usual_tokens(home, each.asker.name)
     if not known:
         return None
     return each.count * each.asker.price.cost_usd_e6(input_tokens=read // known, output_tokens=written // known)

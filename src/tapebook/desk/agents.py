@@ -9,22 +9,30 @@ moved.
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tapebook.book.decision_queue import DecisionQueue
+from tapebook.book.store import Book
+from tapebook.broker import Broker
 from tapebook.broker.margin import MarginTiers
 from tapebook.broker.port import trades_elsewhere
+from tapebook.clock import Clock
 from tapebook.context import oversize_problems
-from tapebook.decision import has_members
+from tapebook.decision import Engine, has_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural, sanitise_lines
 from tapebook.domain.units import E6, decimal_text, iso_text, notional_usd_e6
 from tapebook.errors import BadInput
+from tapebook.lessons import Reflector
 from tapebook.library.entries import ManualFiles, write_manual_file
+from tapebook.settings.config import Config
 from tapebook.settings.profiles import apply_settings, differences, require_name
 from tapebook.tape.registry import ListedAsset
+from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.quotes import position_marks
 from tapebook.wiring import Rooms
@@ -33,8 +41,10 @@ from tapebook.wiring import Rooms
 class DeploymentDirectory:
     """The deployments of a home."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, book: Book, work: DecisionQueue, broker: Callable[[str], Broker]) -> None:
+        self._book = book
+        self._work = work
+        self._broker = broker
         self._seq = -1
         self._enabled: list[Deployment] = []
         self._profiles: dict[tuple[str, int], AgentProfile] = {}
@@ -44,11 +54,11 @@ class DeploymentDirectory:
 
         BadInput when two of them share an account.
         """
-        seq = self._rooms.book.head()
+        seq = self._book.head()
         if seq != self._seq:
-            enabled = [(version, profile) for version, profile in self._rooms.book.agents() if profile.enabled]
+            enabled = [(version, profile) for version, profile in self._book.agents() if profile.enabled]
             agents = [(version, profile) for version, profile in enabled if not trades_elsewhere(profile.broker)]
-            owner = self._rooms.book.owner
+            owner = self._book.owner
             found = [Deployment(owner, deployment_id(profile), profile, version) for version, profile in agents]
             refuse_shared_accounts(found, self._account)
             self._enabled, self._seq = found, seq
@@ -56,19 +66,19 @@ class DeploymentDirectory:
 
     def opened_deployment(self, deployment: str) -> Deployment | None:
         """A deployment at the version it was opened with last, whether its agent is enabled or not."""
-        found = self._rooms.work.deployed_agent(deployment)
+        found = self._work.deployed_agent(deployment)
         if found is None:
             return None
         if found not in self._profiles:
-            saved = self._rooms.book.agent(found[0], version=found[1])
+            saved = self._book.agent(found[0], version=found[1])
             if saved is None:
                 return None
             self._profiles[found] = saved[1]
-        return Deployment(self._rooms.book.owner, deployment, self._profiles[found], found[1])
+        return Deployment(self._book.owner, deployment, self._profiles[found], found[1])
 
     def _account(self, deployment: Deployment) -> str | None:
         # A dry run has no account, and must not need the keys of an exchange.
-        return None if is_dry_run(deployment.id) else self._rooms.broker(deployment.agent.broker).account
+        return None if is_dry_run(deployment.id) else self._broker(deployment.agent.broker).account
 
 
 def refuse_shared_accounts(deployments: Iterable[Deployment], account_of: Callable[[Deployment], str | None]) -> None:
@@ -135,17 +145,17 @@ def edit_agent(rooms: Rooms, name: str, settings: Mapping[str, Any], *, reason: 
     return _save_agent(rooms, before, after, new=False, reason=reason)
 
 
-def remove_agent(rooms: Rooms, name: str, *, reason: str) -> RemovedAgent:
+def remove_agent(book: Book, clock: Clock, name: str, *, reason: str) -> RemovedAgent:
     """Ends an agent: it decides no more, and all it did can be read as before. One that holds something stays."""
-    rooms.book.find_agent(name)
+    book.find_agent(name)
     held, orders = set[str](), 0
-    for deployment, _ in rooms.book.deployments(name):
-        held |= rooms.book.account(deployment, seq=rooms.book.head(deployment)).portfolio.positions.keys()
-        orders += len(rooms.book.working_orders(deployment))
+    for deployment, _ in book.deployments(name):
+        held |= book.account(deployment, seq=book.head(deployment)).portfolio.positions.keys()
+        orders += len(book.working_orders(deployment))
     if held or orders:
         what = f"holds {', '.join(sorted(held))}" if held else "has an order under way"
         raise BadInput(f"{name} {what}: close it with `tapebook flatten {name}`, then remove the agent")
-    version = rooms.book.remove_agent(name, at=rooms.clock.now(), reason=reason)
+    version = book.remove_agent(name, at=clock.now(), reason=reason)
     return RemovedAgent(name, version, reason)
 
 
@@ -158,26 +168,27 @@ def _require_same_name(name: str, settings: Mapping[str, Any]) -> Mapping[str, A
 def _save_agent(rooms: Rooms, before: AgentProfile, after: AgentProfile, *, new: bool, reason: str) -> SavedAgent:
     words = _checked_reason(reason)
     if new or after != before:
-        _require_runnable(rooms, before, after)
+        _require_runnable(rooms.book, rooms.broker, before, after, engine=rooms.engine, reflector=rooms.reflector)
     elif words:
         raise BadInput(f"nothing of {after.name} differs, so there is no change to give a reason for: change a key too")
     if not new and after.manual != before.manual:
-        _write_manual(rooms, before, after)
+        _write_manual(rooms.home, before, after)
     version = rooms.book.save_agent(after, at=rooms.clock.now(), reason=words)
-    warnings, markets = [] if new else _unattended_warnings(rooms, before, after), KnownMarkets(rooms)
+    warnings = [] if new else _unattended_warnings(rooms.book, rooms.tape, before, after, clock=rooms.clock)
+    markets = KnownMarkets(rooms.tape, rooms.clock, rooms.config)
     if (before.watchlist, before.caps.max_leverage) != (after.watchlist, after.caps.max_leverage):
         warnings += [*markets.unknown_warnings(after), *markets.leverage_warnings(after)]
-    notes = _agent_notes(rooms, after, markets)
+    notes = _agent_notes(rooms.tape, after, markets)
     return SavedAgent(after.name, version, new, differences(before, after), notes, warnings)
 
 
-def _write_manual(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
+def _write_manual(home: Path, before: AgentProfile, after: AgentProfile) -> None:
     """Writes a changed manual to the agent's files, where it has some; refused over what a person wrote there."""
-    files = ManualFiles(rooms.home, after.name)
+    files = ManualFiles(home, after.name)
     if files.text is None or files.text == after.manual.strip("\n"):
         return
     files.require_unedited(before.manual)
-    write_manual_file(rooms, after.name, after.manual)
+    write_manual_file(home, after.name, after.manual)
 
 
 def _checked_reason(reason: str) -> str:
@@ -190,25 +201,33 @@ def _checked_reason(reason: str) -> str:
     return words
 
 
-def _require_runnable(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> None:
+def _require_runnable(
+    book: Book,
+    broker: Callable[[str], Broker],
+    before: AgentProfile,
+    after: AgentProfile,
+    *,
+    engine: Callable[[AgentProfile], Engine],
+    reflector: Callable[[AgentProfile], Reflector],
+) -> None:
     """Refuses what could not run, before it is kept."""
     for member in (entry.partition(":")[0] for entry in after.members):
         if has_members(member):
             raise BadInput(f"`members` names {member}: an engine with members of its own cannot be a member")
     # Making them asks nobody, and only an engine knows which settings it takes.
-    rooms.engine(after)
-    rooms.reflector(after)
-    rooms.broker(after.broker)
+    engine(after)
+    reflector(after)
+    broker(after.broker)
     too_long = oversize_problems(after)
     if too_long:
         raise BadInput("; ".join(too_long))
-    begun = rooms.book.head(deployment_id(after)) > 0
+    begun = book.head(deployment_id(after)) > 0
     if begun and after.starting_cash_usd_e6 != before.starting_cash_usd_e6:
         raise BadInput(f"{after.name} has begun with its cash already: add another agent to begin with another amount")
 
 
-def _agent_notes(rooms: Rooms, agent: AgentProfile, markets: "KnownMarkets") -> list[str]:
-    known, unknown = rooms.tape.symbols(*TRADED_KINDS), markets.unknown_symbols(agent)
+def _agent_notes(tape: Tape, agent: AgentProfile, markets: "KnownMarkets") -> list[str]:
+    known, unknown = tape.symbols(*TRADED_KINDS), markets.unknown_symbols(agent)
     missing = [symbol for symbol in agent.watchlist if known and symbol not in known and symbol not in unknown]
     return [f"the tape has nothing of {', '.join(missing)} yet: check the spelling"] if missing else []
 
@@ -222,15 +241,16 @@ class KnownMarkets:
     Imported history may be of markets that no exchange here has: what the tape has rows of can be watched too.
     """
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
-        self._rows = set(rooms.tape.symbols(*TRADED_KINDS))
-        self._margins = MarginTiers(rooms.config.paper.default_max_leverage)
+    def __init__(self, tape: Tape, clock: Clock, config: Config) -> None:
+        self._tape = tape
+        self._clock = clock
+        self._rows = set(tape.symbols(*TRADED_KINDS))
+        self._margins = MarginTiers(config.paper.default_max_leverage)
 
     @cached_property
     def _assets(self) -> dict[str, ListedAsset]:
         """Read when it is asked for: that takes longer than all else here, and symbols with rows need none of it."""
-        found = self._rooms.tape.registry.assets(view=View(self._rooms.clock.now()))
+        found = self._tape.registry.assets(view=View(self._clock.now()))
         return {asset.symbol: asset for asset in found}
 
     def unknown_symbols(self, agent: AgentProfile) -> list[str]:
@@ -290,7 +310,9 @@ def _is_elsewhere(symbol: str) -> bool:
     return ":" in symbol or symbol.startswith("@") or "/" in symbol
 
 
-def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile) -> list[str]:
+def _unattended_warnings(
+    book: Book, tape: Tape, before: AgentProfile, after: AgentProfile, *, clock: Clock
+) -> list[str]:
     """What a change leaves in the market without anybody who decides on it, and what becomes of that."""
     # The executor follows every position and order, whoever watches the symbol: margin, funding, fills, settlement.
     moved = deployment_id(before) != deployment_id(after)
@@ -299,13 +321,13 @@ def _unattended_warnings(rooms: Rooms, before: AgentProfile, after: AgentProfile
     if not (moved or stopped or left):
         return []
     deployment = deployment_id(before)
-    account = rooms.book.account(deployment, seq=rooms.book.head(deployment))
+    account = book.account(deployment, seq=book.head(deployment))
     held = account.portfolio.positions
     # What is on its way to make it flat is nobody's worry.
-    placed = [order.symbol for order, sent in rooms.book.working_orders(deployment) if sent and order.run_id]
+    placed = [order.symbol for order, sent in book.working_orders(deployment) if sent and order.run_id]
     alone = {*held, *placed} if moved or stopped else left & {*held, *placed}
     when = "while it is disabled" if stopped and not moved else "any more"
-    marks = position_marks(rooms.tape, held.values(), view=View(rooms.clock.now()))
+    marks = position_marks(tape, held.values(), view=View(clock.now()))
     warnings = []
     for symbol in sorted(alone):
         command = f"`tapebook flatten {after.name} --symbol {symbol}`"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
 from tapebook.context import MarketCache
 from tapebook.desk.document_writes import propose_manual
@@ -29,8 +30,10 @@ from tapebook.domain.units import DAY, E6, decimal_text, iso_text
 from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock, write_once
 from tapebook.ingest.world_past import write_past
+from tapebook.lessons.notes import Notes
 from tapebook.library.sync import sync_documents
 from tapebook.library.workspace import WORKSPACE_FOLDER
+from tapebook.search.documents import Documents
 from tapebook.settings.config import Config
 from tapebook.tape.bars import decision_moment
 from tapebook.tick.decide import MarketCut, Slot
@@ -59,7 +62,8 @@ class PastDesk:
     """All deployments of a home, over a tape that is there already."""
 
     def __init__(self, rooms: Rooms, deployments: Sequence[Deployment], clock: VirtualClock) -> None:
-        self._rooms, self._deployments, self._clock = rooms, deployments, clock
+        self._rooms = rooms
+        self._deployments, self._clock = deployments, clock
         self._seq = rooms.tape.head()[0]
         self._limit = bar_wait_ms(rooms.config)
         self._shelf = MarketCache()
@@ -129,7 +133,7 @@ def age_home(
     with exclusive_lock(home), exclusive_lock(home, "tape"):
         rooms = Rooms(home, clock=(clock := VirtualClock(world.start)))
         try:
-            if rooms.tape.head()[1] >= until + DAY or _has_gone_live(rooms, agents):
+            if rooms.tape.head()[1] >= until + DAY or _has_gone_live(rooms.book, rooms.documents, agents):
                 return
             _begin(rooms, [past for past, _ in agents])
             asyncio.run(_write_tape(rooms, clock, world, until=until, progress=progress))
@@ -143,11 +147,9 @@ def age_home(
             rooms.close()
 
 
-def _has_gone_live(rooms: Rooms, agents: Sequence[tuple[AgentProfile, AgentProfile]]) -> bool:
+def _has_gone_live(book: Book, documents: Documents, agents: Sequence[tuple[AgentProfile, AgentProfile]]) -> bool:
     """Whether the last step was done: documents are taken in at its end."""
-    return all(rooms.book.agent(live.name, version=2) is not None for _, live in agents) and bool(
-        rooms.documents.files()
-    )
+    return all(book.agent(live.name, version=2) is not None for _, live in agents) and bool(documents.files())
 
 
 def _begin(rooms: Rooms, profiles: Sequence[AgentProfile]) -> None:
@@ -211,7 +213,7 @@ def _go_live(rooms: Rooms, profiles: Sequence[AgentProfile]) -> None:
 def _propose_from_past(rooms: Rooms, agents: Sequence[str]) -> None:
     """Has the agent that learned most propose a manual, which waits for its owner; once, also when it is done again."""
     profiles = [rooms.book.find_agent(name).agent for name in agents]
-    learned = {profile.name: _confirmed_lessons(rooms, profile) for profile in profiles}
+    learned = {profile.name: _confirmed_lessons(rooms.book, rooms.notes, profile) for profile in profiles}
     profile = max(profiles, key=lambda each: len(learned[each.name]))
     # The name of a proposal has its moment and the manual that stands in it, so the same one is not made twice. An
     # agent that has another version was changed by its owner, who may have decided on it already.
@@ -234,7 +236,7 @@ def _propose_from_past(rooms: Rooms, agents: Sequence[str]) -> None:
     propose_manual(rooms, profile.name, "\n".join(lines), run_id=last.run_id if last else "", by=profile.name)
 
 
-def _confirmed_lessons(rooms: Rooms, profile: AgentProfile) -> list[str]:
+def _confirmed_lessons(book: Book, notes: Notes, profile: AgentProfile) -> list[str]:
     deployment = deployment_id(profile)
-    known = rooms.notes.lessons(deployment, seq=rooms.book.head(deployment))
+    known = notes.lessons(deployment, seq=book.head(deployment))
     return [change.lesson.bullet() for change in known if change.lesson.trial.status == "confirmed"]

@@ -10,25 +10,29 @@ of its bytes, so nothing comes back that is not what was lost.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import msgspec
 
 from tapebook.archive import Archive, ArchiveReference, SpooledArchive, open_archive
 from tapebook.archive.port import digest_of_key, is_content_key, matches_key
+from tapebook.book.decision_queue import StoredReplies
+from tapebook.book.store import Book
 from tapebook.clock import SystemClock
 from tapebook.db import connect
 from tapebook.decision import EngineAnswer
 from tapebook.desk.verify import archive_references, book_references
 from tapebook.domain.run import DecisionRun
 from tapebook.errors import TapebookError
+from tapebook.settings.config import Config
 from tapebook.wiring import Rooms
 
 # Missing objects that are remembered to be told or brought back at a time.
 _MOST = 10_000
 
-PacketText = Callable[[Rooms, DecisionRun], bytes]
+PacketText = Callable[[DecisionRun], bytes]
 """Makes the text of a run's packet again."""
 
 
@@ -47,27 +51,29 @@ class ArchiveRepair(msgspec.Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def compare_archive(rooms: Rooms) -> ArchiveComparison:
+def compare_archive(
+    archive: SpooledArchive, home: Path, references: Iterable[ArchiveReference], *, owner: str
+) -> ArchiveComparison:
     """Looks for every object that a row names, by its name alone; `SpooledArchive.check` reads them.
 
     What is missing of other owners of the database is theirs to be told.
     """
-    stored, whose = rooms.archive.stored_digests(), ("", rooms.config.owner)
+    stored, whose = archive.stored_digests(), ("", owner)
     named, missing = set[bytes](), list[ArchiveReference]()
-    for reference in archive_references(rooms):
+    for reference in references:
         digest = digest_of_key(reference.key)
         is_new = digest not in stored and digest not in named
         if is_new and reference.owner in whose and len(missing) < _MOST:
             missing.append(reference)
         named.add(digest)
     # The backtests of a home keep their texts in its archive, and lose nothing that cannot be made again.
-    for digest in _digests_of_backtests(rooms):
+    for digest in _digests_of_backtests(home):
         named.add(digest)
     return ArchiveComparison(len(named), tuple(missing), len(stored - named))
 
 
-def _digests_of_backtests(rooms: Rooms) -> Iterator[bytes]:
-    for place in sorted(rooms.home.glob("backtests/*/book.db")):
+def _digests_of_backtests(home: Path) -> Iterator[bytes]:
+    for place in sorted(home.glob("backtests/*/book.db")):
         try:
             with closing(connect(str(place), create=False, read_only=True)) as db:
                 yield from [digest_of_key(each.key) for each in book_references(db)]
@@ -78,18 +84,19 @@ def _digests_of_backtests(rooms: Rooms) -> Iterator[bytes]:
 
 def repair_archive(rooms: Rooms, *, packet_text: PacketText, everything: bool) -> ArchiveRepair:
     """Brings back what is missing; with `everything`, each object is read, and torn or altered ones come back too."""
+    named = archive_references(rooms.book_db, rooms.tape_db)
     if everything:
-        found = rooms.archive.check(archive_references(rooms))
+        found = rooms.archive.check(named)
         lost = [ArchiveReference(each.key, each.by) for each in found if each.kind != "misplaced"]
     else:
-        lost = list(compare_archive(rooms).missing)
+        lost = list(compare_archive(rooms.archive, rooms.home, named, owner=rooms.config.owner).missing)
     repaired, left = list[str](), list[str]()
     if not lost:
         return ArchiveRepair((), ())
-    with closing(_CopyOfArchive(rooms)) as copies:
+    with closing(_CopyOfArchive(rooms.config, rooms.home)) as copies:
         for reference in lost:
             name = reference.by or reference.key
-            place, content = _bytes_of(rooms, reference, copies, packet_text)
+            place, content = _bytes_of(rooms.book, reference, copies, packet_text, replies=rooms.replies)
             if content is None:
                 left.append(f"{name}: no copy of it is anywhere")
                 continue
@@ -102,14 +109,14 @@ def repair_archive(rooms: Rooms, *, packet_text: PacketText, everything: bool) -
 class _CopyOfArchive:
     """The archive's copy beside the backups, if the settings name a place for them that is another."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        place = rooms.config.backup.place
+    def __init__(self, config: Config, home: Path) -> None:
+        place = config.backup.place
         self.place = place
         self._archive: Archive | None = None
         self._packed: SpooledArchive | None = None
-        self._index = rooms.home / ".backup-index"
-        if place and place != rooms.config.archive.place:
-            self._archive = open_archive(place, home=rooms.home, durable=False)
+        self._index = home / ".backup-index"
+        if place and place != config.archive.place:
+            self._archive = open_archive(place, home=home, durable=False)
             # A spool of its own, for the index of its packs.
             self._packed = SpooledArchive(self._archive, self._index, now=SystemClock().now, durable=False)
 
@@ -129,18 +136,18 @@ class _CopyOfArchive:
 
 
 def _bytes_of(
-    rooms: Rooms, lost: ArchiveReference, copies: _CopyOfArchive, packet_text: PacketText
+    book: Book, lost: ArchiveReference, copies: _CopyOfArchive, packet_text: PacketText, *, replies: StoredReplies
 ) -> tuple[str, bytes | None]:
     """Where the bytes of a lost object still are, and they."""
     copy = copies.get(lost.key)
     if copy is not None and matches_key(lost.key, copy):
         return f"the backups in {copies.place}", copy
     what, _, run_id = lost.by.partition(" of run ")
-    run = rooms.book.run(run_id) if run_id else None
+    run = book.run(run_id) if run_id else None
     if run is None or not is_content_key(lost.key):
         return "", None
     try:
-        content = packet_text(rooms, run) if what == "packet" else _stored_answer(rooms, what, run_id)
+        content = packet_text(run) if what == "packet" else _stored_answer(replies, what, run_id)
     except TapebookError:
         # What it was made of is lost as well.
         return "", None
@@ -149,8 +156,8 @@ def _bytes_of(
     return "the book and the tape" if what == "packet" else "the answers that the book keeps", content
 
 
-def _stored_answer(rooms: Rooms, what: str, run_id: str) -> bytes | None:
-    kept = rooms.replies.reply_of_run(run_id)
+def _stored_answer(replies: StoredReplies, what: str, run_id: str) -> bytes | None:
+    kept = replies.reply_of_run(run_id)
     if kept is None or what != "reply":
         return None
     return msgspec.json.decode(kept.answer_json, type=EngineAnswer).reply.encode()

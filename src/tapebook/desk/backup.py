@@ -23,7 +23,7 @@ from tapebook.anchors import note_restore
 from tapebook.archive import Archive, open_archive
 from tapebook.archive.backups import BackedUpFile, BackupStore, Manifest, backup_id, mirror_archive
 from tapebook.archive.spool import segment_files
-from tapebook.clock import SystemClock, VirtualClock, elapsed_seconds
+from tapebook.clock import Clock, SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect
 from tapebook.db.copies import copy_to_file, load_file
 from tapebook.desk.verify import verify_home
@@ -33,7 +33,7 @@ from tapebook.domain.units import MINUTE
 from tapebook.errors import Damaged, DatabaseAway, HomeError, StoreFailed, TapebookError
 from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home
 from tapebook.log import Log, Stream
-from tapebook.settings.config import FILE, BackupSettings, load_config, with_setting
+from tapebook.settings.config import FILE, BackupSettings, Config, load_config, with_setting
 from tapebook.tape.store import Tape
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
@@ -84,14 +84,14 @@ class RestoreTerms(msgspec.Struct, frozen=True):
     archive: str | None = None
 
 
-def backup_place(rooms: Rooms) -> str:
+def backup_place(config: Config) -> str:
     """Where a home's backups go by its settings: beside the archive unless they name another place."""
-    return rooms.config.backup.place or rooms.config.archive.place
+    return config.backup.place or config.archive.place
 
 
-def backup_store(rooms: Rooms, place: str) -> BackupStore:
+def backup_store(home: Path, place: str) -> BackupStore:
     """The backups of a home at a place."""
-    return BackupStore(open_archive(place, home=rooms.home, durable=True), place)
+    return BackupStore(open_archive(place, home=home, durable=True), place)
 
 
 def backup_home(rooms: Rooms, place: str, *, progress: BackupProgress) -> BackupReport:
@@ -103,13 +103,13 @@ def backup_home(rooms: Rooms, place: str, *, progress: BackupProgress) -> Backup
         _copy_database(rooms.book_db, staging / _BOOK, BOOK_PACKAGES)
         progress("copying the tape")
         _copy_database(rooms.tape_db, staging / _TAPE, rooms.tape_packages)
-        _copy_small_files(rooms, staging)
+        _copy_small_files(rooms.home, staging)
         made_at = SystemClock().now()
-        manifest = _manifest_of(rooms, staging, made_at)
+        manifest = _manifest_of(rooms.archive, rooms.clock, staging, made_at, config=rooms.config)
         _require_same_home(store, manifest, place)
         # What no pack is due for goes with the backup: a pack for every backup would be many small ones.
         rooms.archive.drain(when_due=True)
-        _copy_segments(rooms, staging)
+        _copy_segments(rooms.config, rooms.home, staging)
         is_archive = _same_place(rooms.home, place, rooms.config.archive.place)
         copied = 0 if is_archive else _mirror(rooms.archive.behind, target, progress)
         stored = _store_files(store, staging, progress)
@@ -140,9 +140,8 @@ def _copy_database(db: Database, target: Path, packages: tuple[str, ...]) -> Non
             raise Damaged(f"{target.name} is damaged ({problems[0]}), so no backup was made; run `tapebook verify`")
 
 
-def _copy_small_files(rooms: Rooms, staging: Path) -> None:
+def _copy_small_files(home: Path, staging: Path) -> None:
     """Settings without passwords, documents, and what models answered to backtests, which was paid for."""
-    home = rooms.home
     text = (home / FILE).read_text("utf-8-sig")
     files.write_private(staging / FILE, redact_passwords(text).encode(), durable=False)
     names = [home / DEMO_MARKER, home / "workspace.json", *files.walk_folder(home / "workspace")]
@@ -155,11 +154,11 @@ def _copy_small_files(rooms: Rooms, staging: Path) -> None:
             copy_to_file(answers, str(staging / _ANSWERS), ())
 
 
-def _copy_segments(rooms: Rooms, staging: Path) -> None:
-    spool = Path(rooms.config.archive.spool)
+def _copy_segments(config: Config, home: Path, staging: Path) -> None:
+    spool = Path(config.archive.spool)
     # Where the restored home looks for them: its settings name a spool elsewhere no longer.
     target = staging / (_SPOOL if spool.is_absolute() else spool)
-    for path in segment_files(rooms.home / spool):
+    for path in segment_files(home / spool):
         # One that is gone was packed meanwhile, and its pack is in the archive.
         with suppress(FileNotFoundError):
             _copy_file(path, target / path.name)
@@ -171,22 +170,22 @@ def _copy_file(source: Path, target: Path) -> None:
     files.write_private(target, content, durable=False)
 
 
-def _manifest_of(rooms: Rooms, staging: Path, made_at: int) -> Manifest:
+def _manifest_of(archive: Archive, clock: Clock, staging: Path, made_at: int, *, config: Config) -> Manifest:
     """What the copies say of themselves."""
     with (
         closing(connect(str(staging / _BOOK), create=False)) as book,
         closing(connect(str(staging / _TAPE), create=False)) as tape,
     ):
-        log = Log(book, (), clock=rooms.clock, fetch=rooms.archive.get)
+        log = Log(book, (), clock=clock, fetch=archive.get)
         heads = _heads(log)
         return Manifest(
             id=backup_id(made_at),
             made_at=made_at,
             version=_version(),
-            home=log.hash_at(Stream(rooms.config.owner, ""), 1) or "",
-            owner=rooms.config.owner,
+            home=log.hash_at(Stream(config.owner, ""), 1) or "",
+            owner=config.owner,
             heads=heads,
-            tape_seq=Tape(tape, clock=rooms.clock, fetch=rooms.archive.get).head()[0],
+            tape_seq=Tape(tape, clock=clock, fetch=archive.get).head()[0],
             anchor=log.newest_anchor().number,
             files=(),
         )
@@ -271,7 +270,7 @@ class Backups:
     def _back_up_if_due(self) -> None:
         now = SystemClock().now()
         if self._newest_ms is None:
-            store = backup_store(self._rooms, self._place)
+            store = backup_store(self._rooms.home, self._place)
             self._newest_ms = store.manifest().made_at if store.ids() else 0
         if now - self._newest_ms >= self._every_ms:
             backup_home(self._rooms, self._place, progress=lambda words: None)
@@ -372,7 +371,7 @@ def _prove(
             demo_clock.advance(max(demo_clock.now(), rooms.tape.head()[1]))
         if _heads(rooms.log) != manifest.heads or rooms.tape.head()[0] != manifest.tape_seq:
             raise Damaged("book or tape of the backup do not end where its manifest says; take another backup")
-        lost = note_restore(rooms)
+        lost = note_restore(rooms.archive, rooms.log, rooms.clock)
         found = verify_home(rooms, tape=True, archive=terms.everything, progress=progress, notice=progress)
         if found:
             first = f"{found[0].where}: {found[0].problem}"

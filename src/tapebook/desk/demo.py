@@ -19,6 +19,7 @@ from typing import Protocol
 import msgspec
 
 from tapebook.anchors import anchor_heads
+from tapebook.book.store import Book
 from tapebook.clock import VirtualClock, elapsed_seconds
 from tapebook.context import MarketCache
 from tapebook.desk.aging import DemoProgress, age_home
@@ -36,6 +37,7 @@ from tapebook.domain.units import DAY, E6, HOUR, MINUTE, floor_to_step
 from tapebook.errors import HomeError
 from tapebook.home import DEMO_MARKER, DEMO_START, exclusive_lock, is_demo_home, is_home, make_home, write_once
 from tapebook.ingest.stepwise import STEP_MS, SteppedFeed
+from tapebook.tape.store import Tape
 from tapebook.tick.decide import MarketCut, slots_of_pairs
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import deploy_agent, shadow_tick, tick
@@ -270,14 +272,14 @@ def age_demo(home: Path, *, progress: Callable[[DemoProgress], None]) -> None:
         age_home(home, made.world(), until=made.start, agents=AGED_AGENTS, progress=report)
 
 
-def backtested_span(rooms: Rooms) -> tuple[int, int] | None:
+def backtested_span(tape: Tape, home: Path) -> tuple[int, int] | None:
     """The time of an aged demo that is backtested; None when its market has gone on, or when it has no past.
 
     It ends an hour before the market goes on: the first that comes through sockets is known too early to be left out
     of the rows of a plan that ends then, and would make the backtests stale.
     """
-    made = _read_marker(rooms.home)
-    if not made.ranging or floor_to_step(rooms.tape.head()[1], STEP_MS) > made.start:
+    made = _read_marker(home)
+    if not made.ranging or floor_to_step(tape.head()[1], STEP_MS) > made.start:
         return None
     return made.start - min(made.aged_days, _BACKTESTED_DAYS) * DAY, made.start - HOUR
 
@@ -297,7 +299,7 @@ async def run_demo(
         async with _demo_feed(rooms, clock) as feed:
             desk = _demo_desk(rooms, clock)
             async for _ in _play_steps(feed, desk, _Pace(clock, paced=paced), until=until):
-                step = _demo_progress(rooms, desk, clock, until)
+                step = _demo_progress(rooms.book, desk, clock, until, tape=rooms.tape)
                 progress(msgspec.structs.replace(step, done=before + (1 - before) * step.done))
         anchor_heads(rooms)
 
@@ -383,6 +385,6 @@ def _demo_deployments(rooms: Rooms) -> list[Deployment]:
     ]
 
 
-def _demo_progress(rooms: Rooms, desk: VirtualDesk, clock: VirtualClock, until: int) -> DemoProgress:
+def _demo_progress(book: Book, desk: VirtualDesk, clock: VirtualClock, until: int, *, tape: Tape) -> DemoProgress:
     done = min(1.0, (clock.now() - DEMO_START) / max(1, until - DEMO_START))
-    return DemoProgress(done, clock.now(), rooms.tape.rows_written(), desk.ticks, rooms.book.closed_trade_count())
+    return DemoProgress(done, clock.now(), tape.rows_written(), desk.ticks, book.closed_trade_count())

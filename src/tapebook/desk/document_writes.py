@@ -10,6 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from tapebook.archive import Archive
+from tapebook.book.store import Book
+from tapebook.clock import Clock
 from tapebook.context import oversize_problems
 from tapebook.desk import agents
 from tapebook.domain.agent import AgentProfile
@@ -18,14 +21,22 @@ from tapebook.errors import BadInput, Busy, UnknownName
 from tapebook.library.entries import MANUAL_FILE, EntryWriter, ManualFiles, archived_body, write_manual_file
 from tapebook.library.sync import require_workspace, sync_documents
 from tapebook.library.workspace import RESERVED_PREFIXES, RefusedFile, name_problem
-from tapebook.search import documents
+from tapebook.log import Leases
 from tapebook.search.documents import (
+    END_OF_TIME,
+    Documents,
     FolderAdded,
     FolderRemoved,
     ManualProposal,
     ManualProposed,
     ProposalDecided,
+    check_manual,
+    clean_entry,
     draft_document_event,
+    entry_id_for,
+    manual_diff,
+    proposal_id_for,
+    require_entry_kind,
 )
 from tapebook.uploads import send_documents
 from tapebook.wiring import Rooms
@@ -59,16 +70,18 @@ def append_entry(
     rooms: Rooms, agent: str, what: str, text: str, *, run_id: str = "", by: str, at: int | None = None
 ) -> AppendedEntry:
     """Appends to an agent's journal, learnings or notes; the same words in the same run, or moment, are kept once."""
-    kind, words = documents.require_entry_kind(what), documents.clean_entry(text)
-    run_id = _whole_run_id(rooms, _profile(rooms, agent).name, run_id)
-    require_workspace(rooms)
+    kind, words = require_entry_kind(what), clean_entry(text)
+    run_id = _whole_run_id(rooms.book, _profile(rooms.book, agent).name, run_id)
+    require_workspace(rooms.documents, rooms.home)
     at, digest = rooms.clock.now() if at is None else at, sha256_hex(words.encode())
-    name = documents.entry_id_for(agent, kind, digest, run_id or at)
+    name = entry_id_for(agent, kind, digest, run_id or at)
     with rooms.leases.holding(rooms.documents.stream):
         if rooms.documents.entry(name) is None:
-            new = EntryWriter(rooms).draft_entry(agent, kind, words, by=by, run_id=run_id, at=at, entry_id=name)
+            new = EntryWriter(rooms.documents, rooms.archive).draft_entry(
+                agent, kind, words, by=by, run_id=run_id, at=at, entry_id=name
+            )
             rooms.documents.append([new])
-    send_documents(rooms)
+    send_documents(rooms.archive, rooms.config)
     # Whoever is at work on the documents finds the entry in the log, now or at the next sync.
     with suppress(Busy):
         sync_documents(rooms)
@@ -76,34 +89,34 @@ def append_entry(
     return AppendedEntry(name, entry.path if entry else "", digest)
 
 
-def add_folder(rooms: Rooms, folder: Path) -> str:
+def add_folder(documents: Documents, clock: Clock, home: Path, folder: Path, *, leases: Leases) -> str:
     """Makes the texts of a folder documents for every agent, from the next sync on; returns the name it has."""
     place = folder.expanduser().resolve()
-    home = rooms.home.resolve()
+    home = home.resolve()
     if not place.is_dir():
         raise BadInput(f"{place} is not a folder: name one that exists")
     if place.is_relative_to(home) or home.is_relative_to(place):
         raise BadInput(f"{place} and the home {home} lie in one another: what agents own must stay theirs")
     if problem := name_problem(place.name) or ("it has no name" if not place.name else None):
         raise BadInput(f"{str(place)!r} cannot be added: {problem}")
-    known = rooms.documents.folders()
+    known = documents.folders()
     if place.name in RESERVED_PREFIXES or known.get(place.name, str(place)) != str(place):
         raise BadInput(f"the name {place.name!r} is taken by {known.get(place.name, 'tapebook')}: rename the folder")
     if place.name not in known:
-        with rooms.leases.holding(rooms.documents.stream):
-            rooms.documents.append([draft_document_event(rooms.clock.now(), FolderAdded(place.name, str(place)))])
+        with leases.holding(documents.stream):
+            documents.append([draft_document_event(clock.now(), FolderAdded(place.name, str(place)))])
     return place.name
 
 
-def remove_folder(rooms: Rooms, folder: str) -> str:
+def remove_folder(documents: Documents, clock: Clock, leases: Leases, folder: str) -> str:
     """Ends what `add_folder` began, from the next sync on; the folder is named as it was added, or by its name."""
-    known = rooms.documents.folders()
+    known = documents.folders()
     place = str(Path(folder).expanduser().resolve())
     name = folder if folder in known else next((each for each, where in known.items() if where == place), None)
     if name is None:
         raise UnknownName(f"no folder {folder!r} was added; folders: {', '.join(known) or 'none'}")
-    with rooms.leases.holding(rooms.documents.stream):
-        rooms.documents.append([draft_document_event(rooms.clock.now(), FolderRemoved(name))])
+    with leases.holding(documents.stream):
+        documents.append([draft_document_event(clock.now(), FolderRemoved(name))])
     return name
 
 
@@ -111,20 +124,20 @@ def propose_manual(
     rooms: Rooms, agent: str, text: str, *, run_id: str = "", by: str, at: int | None = None
 ) -> ProposalDiff:
     """Proposes another manual for an agent, once at a moment; nothing changes until its owner approves."""
-    profile = _profile(rooms, agent)
-    run_id = _whole_run_id(rooms, agent, run_id)
-    proposed = documents.check_manual(text, manual=profile.manual)
+    profile = _profile(rooms.book, agent)
+    run_id = _whole_run_id(rooms.book, agent, run_id)
+    proposed = check_manual(text, manual=profile.manual)
     _require_fit(profile, proposed)
     rooms.archive.store_content_or_raise(proposed.encode())
     rooms.archive.store_content_or_raise(profile.manual.encode())
     at = rooms.clock.now() if at is None else at
-    name = documents.proposal_id_for(agent, base=profile.manual, text=proposed, at=at)
+    name = proposal_id_for(agent, base=profile.manual, text=proposed, at=at)
     base, digest = sha256_hex(profile.manual.encode()), sha256_hex(proposed.encode())
     with rooms.leases.holding(rooms.documents.stream):
         if not rooms.documents.has_proposal(name):
             rooms.documents.append([draft_document_event(at, ManualProposed(name, agent, base, digest, by, run_id))])
-    send_documents(rooms)
-    return proposal_with_diff(rooms, name)
+    send_documents(rooms.archive, rooms.config)
+    return proposal_with_diff(rooms.documents, rooms.archive, name)
 
 
 def read_manual_file(file: Path) -> str:
@@ -137,26 +150,28 @@ def read_manual_file(file: Path) -> str:
         raise BadInput(f"{file} is not UTF-8 text: save it as UTF-8") from error
 
 
-def proposal_with_diff(rooms: Rooms, proposal_id: str, *, as_of: int = documents.END_OF_TIME) -> ProposalDiff:
+def proposal_with_diff(
+    documents: Documents, archive: Archive, proposal_id: str, *, as_of: int = END_OF_TIME
+) -> ProposalDiff:
     """A proposal as it stood at a moment, with what it changes of the manual it was made for."""
-    proposal = rooms.documents.proposal(proposal_id, as_of=as_of)
-    before, after = (archived_body(rooms, digest).decode() for digest in (proposal.base_sha256, proposal.sha256))
-    return ProposalDiff(proposal, documents.manual_diff(before, after, agent=proposal.agent))
+    proposal = documents.proposal(proposal_id, as_of=as_of)
+    before, after = (archived_body(archive, digest).decode() for digest in (proposal.base_sha256, proposal.sha256))
+    return ProposalDiff(proposal, manual_diff(before, after, agent=proposal.agent))
 
 
 def approve_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedProposal:
     """Makes a proposed manual the agent's, as a new version of its profile, and writes it to the workspace."""
-    proposal = _require_open(rooms, proposal_id)
-    profile, text = _profile(rooms, proposal.agent), archived_body(rooms, proposal.sha256).decode()
+    proposal = _require_open(rooms.documents, proposal_id)
+    profile, text = _profile(rooms.book, proposal.agent), archived_body(rooms.archive, proposal.sha256).decode()
     # A process that was killed here has saved the manual already, and only the owner's word is missing.
     if profile.manual != text and sha256_hex(profile.manual.encode()) != proposal.base_sha256:
         raise BadInput(f"the manual of {proposal.agent} has changed since {proposal_id} was proposed: propose it again")
-    require_workspace(rooms)
+    require_workspace(rooms.documents, rooms.home)
     files = ManualFiles(rooms.home, proposal.agent)
     if files.text != text:
         files.require_unedited(profile.manual)
     # The file first: it is the manual, so whoever is killed here has approved it, and the next sync takes it in.
-    write_manual_file(rooms, proposal.agent, text)
+    write_manual_file(rooms.home, proposal.agent, text)
     saved = agents.edit_agent(rooms, proposal.agent, {"manual": text}, reason=_approval_reason(proposal, profile, text))
     with rooms.leases.holding(rooms.documents.stream):
         rooms.documents.append(
@@ -182,7 +197,7 @@ def adopt_manual_files(rooms: Rooms) -> list[RefusedFile]:
         try:
             written = ManualFiles(rooms.home, profile.name).text
             if written is not None and written != profile.manual.strip("\n"):
-                manual = documents.check_manual(written, manual=profile.manual)
+                manual = check_manual(written, manual=profile.manual)
                 agents.edit_agent(rooms, profile.name, {"manual": manual}, reason=f"{MANUAL_FILE} was edited by hand")
         except BadInput as error:
             refused.append(
@@ -191,30 +206,32 @@ def adopt_manual_files(rooms: Rooms) -> list[RefusedFile]:
     return refused
 
 
-def reject_proposal(rooms: Rooms, proposal_id: str, *, by: str) -> DecidedProposal:
+def reject_proposal(
+    documents: Documents, clock: Clock, leases: Leases, proposal_id: str, *, by: str
+) -> DecidedProposal:
     """Ends a proposal; the manual stays as it is."""
-    proposal = _require_open(rooms, proposal_id)
-    with rooms.leases.holding(rooms.documents.stream):
-        rooms.documents.append([draft_document_event(rooms.clock.now(), ProposalDecided(proposal_id, False, by, 0))])
+    proposal = _require_open(documents, proposal_id)
+    with leases.holding(documents.stream):
+        documents.append([draft_document_event(clock.now(), ProposalDecided(proposal_id, False, by, 0))])
     return DecidedProposal(proposal_id, proposal.agent, "rejected", 0)
 
 
-def _require_open(rooms: Rooms, proposal_id: str) -> ManualProposal:
-    proposal = rooms.documents.proposal(proposal_id)
+def _require_open(documents: Documents, proposal_id: str) -> ManualProposal:
+    proposal = documents.proposal(proposal_id)
     if proposal.status != "open":
         raise BadInput(f"proposal {proposal_id} was {proposal.status} already: propose it again to decide again")
     return proposal
 
 
-def _profile(rooms: Rooms, agent: str) -> AgentProfile:
-    return rooms.book.find_agent(agent).agent
+def _profile(book: Book, agent: str) -> AgentProfile:
+    return book.find_agent(agent).agent
 
 
-def _whole_run_id(rooms: Rooms, agent: str, text: str) -> str:
+def _whole_run_id(book: Book, agent: str, text: str) -> str:
     """The id of the agent's run that begins with a text; empty for none."""
     if not text:
         return ""
-    run = rooms.book.find_run(text)
+    run = book.find_run(text)
     if run.agent != agent:
         whose = f"{agent} has no run {run.run_id}, which is one of {run.agent}"
         raise UnknownName(f"{whose}; `tapebook runs --agent {agent}` lists its own")

@@ -18,7 +18,7 @@ class Executor:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._roster = DeploymentDirectory(rooms)
+        self._roster = DeploymentDirectory(rooms.book, rooms.work, rooms.broker)
         self._turns: dict[str, int] = {}
         self._turn = 0
         self._said = rooms.book.head()

@@ -2,24 +2,31 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
+from tapebook.archive import Archive, ArchiveReference, SpooledArchive
 from tapebook.archive.spool import longest_wait_ms
-from tapebook.clock import SystemClock
+from tapebook.book.store import Book
+from tapebook.clock import Clock, SystemClock
 from tapebook.desk.agents import DeploymentDirectory, KnownMarkets
 from tapebook.desk.archive_repair import compare_archive
 from tapebook.desk.backup import backup_store
 from tapebook.desk.processes import role_texts, roles_at_work
+from tapebook.desk.verify import archive_references
 from tapebook.domain.agent import is_dry_run
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural
 from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, iso_text
 from tapebook.errors import BrokerAway, TapebookError, UnknownName
 from tapebook.home import is_running, local_process, places_open_to_others
+from tapebook.log import Leases, Log
 from tapebook.log.store import is_clock_set_back
-from tapebook.tape.source import SourceChannel, channels_of
+from tapebook.settings.config import Config
+from tapebook.tape.source import SourceAdapter, SourceChannel, channels_of
+from tapebook.tape.store import Tape
 from tapebook.tape.view import Channel, RecordedProblem
 from tapebook.tick.execute import account_differences
 from tapebook.wiring import Rooms
@@ -62,63 +69,64 @@ def health_checks(rooms: Rooms, *, thorough: bool = True) -> list[Check]:
     Without `thorough` nothing takes longer the older a home is: whether the archive has all that rows name is left
     out, and of the ledger only lines that are new since the last look are summed.
     """
-    markets = KnownMarkets(rooms)
+    markets = KnownMarkets(rooms.tape, rooms.clock, rooms.config)
+    named = archive_references(rooms.book_db, rooms.tape_db)
     return [
         Check("settings", True, f"{rooms.home / 'tapebook.toml'} (owner {rooms.config.owner})"),
-        _private(rooms),
+        _private(rooms.home),
         Check("book", True, rooms.book_db.description),
         Check("tape", True, rooms.tape_db.description),
-        _streams(rooms),
-        _cash(rooms, from_scratch=thorough),
-        _orders(rooms),
+        _streams(rooms.log),
+        _cash(rooms.book, from_scratch=thorough),
+        _orders(rooms.book),
         *_accounts(rooms),
-        _processes(rooms),
-        _clock(rooms),
-        *_channels(rooms),
-        _gaps(rooms),
-        *_problems(rooms),
-        _agents(rooms),
-        *_watchlists(rooms, markets),
-        *_leverage(rooms, markets),
-        _degraded_runs(rooms),
-        _spool(rooms),
-        *([_archive_objects(rooms)] if thorough else []),
-        _repaired_objects(rooms),
-        *_backups(rooms),
-        _wal(rooms),
-        _disk(rooms),
+        _processes(rooms.config, rooms.home, rooms.leases),
+        _clock(rooms.tape, rooms.clock),
+        *_channels(rooms.tape, rooms.clock, rooms.sources),
+        _gaps(rooms.tape),
+        *_problems(rooms.tape, rooms.clock, rooms.config, sources=rooms.sources),
+        _agents(rooms.book),
+        *_watchlists(rooms.book, rooms.tape, markets),
+        *_leverage(rooms.book, markets),
+        _degraded_runs(rooms.book, rooms.tape, rooms.clock),
+        _spool(rooms.archive),
+        *([_archive_objects(rooms.archive, rooms.home, named, owner=rooms.config.owner)] if thorough else []),
+        _repaired_objects(rooms.archive),
+        *_backups(rooms.config, rooms.home),
+        _wal(rooms.home),
+        _disk(rooms.home),
     ]
 
 
-def _private(rooms: Rooms) -> Check:
+def _private(home: Path) -> Check:
     """Whether nobody else may look into the home."""
-    found = places_open_to_others(rooms.home)
+    found = places_open_to_others(home)
     if not found:
         return Check("private", True, "nobody else may read the home")
     names = ", ".join(str(path) for path in found[:_SHOWN]) + (" and more" if len(found) > _SHOWN else "")
-    return Check("private", False, f"others may use {names}: as its owner, run `chmod -R go-rwx {rooms.home}`")
+    return Check("private", False, f"others may use {names}: as its owner, run `chmod -R go-rwx {home}`")
 
 
-def _streams(rooms: Rooms) -> Check:
-    heads = [(stream, rooms.log.head(stream).seq) for stream in rooms.log.streams()]
+def _streams(log: Log) -> Check:
+    heads = [(stream, log.head(stream).seq) for stream in log.streams()]
     events = sum(seq for _, seq in heads)
     return Check("log", True, f"{plural(len(heads), 'stream')}, {plural(events, 'event')}")
 
 
-def _cash(rooms: Rooms, *, from_scratch: bool) -> Check:
-    differences = rooms.book.cash_differences(from_scratch=from_scratch)
+def _cash(book: Book, *, from_scratch: bool) -> Check:
+    differences = book.cash_differences(from_scratch=from_scratch)
     return Check("cash", not differences, "; ".join(differences) or "equals the ledger's sum in every deployment")
 
 
-def _orders(rooms: Rooms) -> Check:
+def _orders(book: Book) -> Check:
     """Whether the broker's answer to every order is known."""
-    lost = [f"{each.deployment} {each.order.client_id}: {each.detail}" for each in rooms.book.unanswered_orders()]
+    lost = [f"{each.deployment} {each.order.client_id}: {each.detail}" for each in book.unanswered_orders()]
     return Check("orders", not lost, "; ".join(lost) or "the broker's answer to every order is known")
 
 
 def _accounts(rooms: Rooms) -> list[Check]:
     """Accounts that are not at the broker what they are in the book, or that it does not say anything of."""
-    found, directory = [], DeploymentDirectory(rooms)
+    found, directory = [], DeploymentDirectory(rooms.book, rooms.work, rooms.broker)
     for name, _ in rooms.book.deployments():
         deployment = None if is_dry_run(name) else directory.opened_deployment(name)
         # Without an exchange account, what a broker says is computed from the book: they cannot differ.
@@ -133,12 +141,12 @@ def _accounts(rooms: Rooms) -> list[Check]:
     return found
 
 
-def _processes(rooms: Rooms) -> Check:
+def _processes(config: Config, home: Path, leases: Leases) -> Check:
     """Which processes are at work: all roles of the home here, and those elsewhere that hold an agent's lease."""
-    roles = roles_at_work(rooms.home)
+    roles = roles_at_work(home)
     workers = {each.process for each in roles if each.role == "worker"}
     agents, others = Counter[int](), list[str]()
-    for name, count in sorted(Counter(rooms.leases.holders(rooms.config.owner)).items()):
+    for name, count in sorted(Counter(leases.holders(config.owner)).items()):
         process = local_process(name)
         if process is not None and process in workers:
             agents[process] += count
@@ -151,10 +159,10 @@ def _processes(rooms: Rooms) -> Check:
     return Check("processes", is_well, detail or "none: nothing is decided until `tapebook up`")
 
 
-def _clock(rooms: Rooms) -> Check:
+def _clock(tape: Tape, clock: Clock) -> Check:
     """Whether the clock was set back in the last day, and whether what is stored is ahead of it."""
-    now, head = rooms.clock.now(), rooms.tape.head()[1]
-    backs = [back for back in rooms.tape.set_backs() if back.known_at > now - DAY]
+    now, head = clock.now(), tape.head()[1]
+    backs = [back for back in tape.set_backs() if back.known_at > now - DAY]
     if backs:
         jumps = [
             f"from {iso_text(back.known_before)[:19]} to {iso_text(back.known_at)[:19]}" for back in backs[-_SHOWN:]
@@ -163,50 +171,50 @@ def _clock(rooms: Rooms) -> Check:
         often = plural(len(backs), "time")
         return Check("clock", False, f"set back {often} in the last day ({'; '.join(jumps)}): {what}")
     machine = SystemClock().now()
-    if not rooms.clock.never_goes_back and is_clock_set_back(head, machine):
+    if not clock.never_goes_back and is_clock_set_back(head, machine):
         ahead = (head - machine) // SECOND
         return Check("clock", True, f"the tape is {ahead} s ahead of this machine: so is a world that runs faster")
     return Check("clock", True, f"{iso_text(max(now, head))[:19]}; not set back in the last day")
 
 
-def _channels(rooms: Rooms) -> list[Check]:
+def _channels(tape: Tape, clock: Clock, sources: Sequence[SourceAdapter]) -> list[Check]:
     """Each channel of the market, source by source: what it delivered, and whether it is still fresh."""
-    found = rooms.tape.channels()
-    now = _now(rooms, found)
+    found = tape.channels()
+    now = _now(clock, found)
     if not found:
         return [Check("market", True, "the tape is empty: nothing has been ingested yet")]
-    declared, origins = channels_of(rooms.sources), _origins(rooms)
+    declared, origins = channels_of(sources), _origins(sources)
     # In the order of the settings, then what is derived, then what nobody delivers any more.
-    places = {origin: place for place, origin in enumerate([*(source.name for source in rooms.sources), _DERIVED, ""])}
+    places = {origin: place for place, origin in enumerate([*(source.name for source in sources), _DERIVED, ""])}
     found = sorted(found, key=lambda channel: places[origins.get(channel.name, "")])
     return [
         *(
             _channel(channel, declared.get(channel.name), origin=origins.get(channel.name, ""), now=now)
             for channel in found
         ),
-        *_silent_sources(rooms, {channel.name for channel in found if channel.newest_known_at}, now),
+        *_silent_sources(tape, sources, {channel.name for channel in found if channel.newest_known_at}, now),
     ]
 
 
-def _silent_sources(rooms: Rooms, heard: Collection[str], now: int) -> Iterator[Check]:
+def _silent_sources(tape: Tape, sources: Sequence[SourceAdapter], heard: Collection[str], now: int) -> Iterator[Check]:
     """Sources of which nothing has come while others are listened to; wrong once a row would be stale."""
-    listens_since = rooms.tape.first_known_at()
-    for source in rooms.sources if heard else ():
+    listens_since = tape.first_known_at()
+    for source in sources if heard else ():
         if not any(channel.name in heard for channel in source.channels):
             patience = max(channel.stale_after_ms for channel in source.channels)
             detail = f"nothing has come yet, {source.name}: `tapebook ingest` asks it, and problems say why it fails"
             yield Check(f"source {source.name}", now - listens_since <= patience, detail)
 
 
-def _origins(rooms: Rooms) -> dict[str, str]:
+def _origins(sources: Sequence[SourceAdapter]) -> dict[str, str]:
     """Which source brings a channel; those that are derived of all of them are this program's."""
-    derived = dict.fromkeys(channels_of(rooms.sources), _DERIVED)
-    return derived | {channel.name: source.name for source in rooms.sources for channel in source.channels}
+    derived = dict.fromkeys(channels_of(sources), _DERIVED)
+    return derived | {channel.name: source.name for source in sources for channel in source.channels}
 
 
-def _now(rooms: Rooms, channels: Iterable[Channel]) -> int:
+def _now(clock: Clock, channels: Iterable[Channel]) -> int:
     # A world that runs faster than real time can be ahead of the machine's clock.
-    return max([rooms.clock.now(), *(channel.newest_known_at for channel in channels)])
+    return max([clock.now(), *(channel.newest_known_at for channel in channels)])
 
 
 def _channel(channel: Channel, declared: SourceChannel | None, *, origin: str, now: int) -> Check:
@@ -222,16 +230,16 @@ def _channel(channel: Channel, declared: SourceChannel | None, *, origin: str, n
     return Check(name, fresh, f"{state}: {rows}, {newest}, {origin}")
 
 
-def _gaps(rooms: Rooms) -> Check:
-    open_now, filled = rooms.tape.gap_count(), rooms.tape.filled_gap_count()
+def _gaps(tape: Tape) -> Check:
+    open_now, filled = tape.gap_count(), tape.filled_gap_count()
     return Check("gaps", True, f"{open_now or 'none'} open" + (f", {filled} filled" if filled else ""))
 
 
-def _problems(rooms: Rooms) -> list[Check]:
+def _problems(tape: Tape, clock: Clock, config: Config, *, sources: Sequence[SourceAdapter]) -> list[Check]:
     """What of the market could not be used in the last day, a line each with what to do; the rest of it was used."""
-    now = max(rooms.clock.now(), rooms.tape.head()[1])
-    sources, section = {source.name: source for source in rooms.sources}, rooms.config.source_section
-    found = [(sources.get(each.problem.source), each) for each in rooms.tape.problems(since=now - DAY)]
+    now = max(clock.now(), tape.head()[1])
+    by_name, section = {source.name: source for source in sources}, config.source_section
+    found = [(by_name.get(each.problem.source), each) for each in tape.problems(since=now - DAY)]
     found = [
         (source, each)
         for source, each in found
@@ -253,11 +261,11 @@ def _problem(found: RecordedProblem, remedies: Mapping[str, str], now: int) -> C
     return Check("problems", kind in _PASSING and now - found.last_at > _PASSED_AFTER, detail)
 
 
-def _agents(rooms: Rooms) -> Check:
-    names = [profile.name for _, profile in rooms.book.agents()]
-    gone = [profile.name for _, profile in rooms.book.agents(removed=True) if profile.name not in names]
+def _agents(book: Book) -> Check:
+    names = [profile.name for _, profile in book.agents()]
+    gone = [profile.name for _, profile in book.agents(removed=True) if profile.name not in names]
     # What was decided in the moment of a removal may have become a position after it.
-    holding = [name for name in gone if any(rooms.book.has_exposure(each) for each, _ in rooms.book.deployments(name))]
+    holding = [name for name in gone if any(book.has_exposure(each) for each, _ in book.deployments(name))]
     if holding:
         warnings = [f"{name} was removed and holds something: `tapebook flatten {name}` closes it" for name in holding]
         return Check("agents", False, "; ".join(warnings))
@@ -267,10 +275,10 @@ def _agents(rooms: Rooms) -> Check:
 _UNHEARD = "of which the tape has nothing"
 
 
-def _watchlists(rooms: Rooms, markets: KnownMarkets) -> list[Check]:
+def _watchlists(book: Book, tape: Tape, markets: KnownMarkets) -> list[Check]:
     """The symbols that agents watch and nobody has heard of: the registry, or the tape once it has heard of any."""
-    known = set(rooms.tape.symbols(*TRADED_KINDS))
-    agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
+    known = set(tape.symbols(*TRADED_KINDS))
+    agents = [profile for _, profile in book.agents() if profile.enabled]
     watchers = dict[str, list[str]]()
     unlisted = {symbol for profile in agents for symbol in markets.unknown_symbols(profile)}
     for profile in agents:
@@ -288,9 +296,9 @@ def _watchlists(rooms: Rooms, markets: KnownMarkets) -> list[Check]:
     ]
 
 
-def _leverage(rooms: Rooms, markets: KnownMarkets) -> list[Check]:
+def _leverage(book: Book, markets: KnownMarkets) -> list[Check]:
     """Agents that may ask for more leverage than is given."""
-    agents = [profile for _, profile in rooms.book.agents() if profile.enabled]
+    agents = [profile for _, profile in book.agents() if profile.enabled]
     return [
         Check("leverage", False, f"{profile.name}: {words}; lower it with `tapebook agents edit {profile.name}`")
         for profile in agents
@@ -298,9 +306,9 @@ def _leverage(rooms: Rooms, markets: KnownMarkets) -> list[Check]:
     ]
 
 
-def _degraded_runs(rooms: Rooms) -> Check:
+def _degraded_runs(book: Book, tape: Tape, clock: Clock) -> Check:
     """What decisions of the last day had to do without, how often, and why the newest of them did."""
-    runs = rooms.book.degraded_runs(since=_now(rooms, rooms.tape.channels()) - DAY)
+    runs = book.degraded_runs(since=_now(clock, tape.channels()) - DAY)
     if not runs:
         return Check("memory", True, "no decision of the last 24 h lacked anything")
     counts: Counter[str] = Counter()
@@ -319,9 +327,9 @@ _SHOWN_OBJECTS = 5
 _LATE_MINUTES, _LATE_BACKUP_MINUTES = 30, 90
 
 
-def _spool(rooms: Rooms) -> Check:
+def _spool(archive: SpooledArchive) -> Check:
     """What waits for the archive, since when, and whether it can go there."""
-    waits, broken = rooms.archive.spool_state(), rooms.archive.write_problem()
+    waits, broken = archive.spool_state(), archive.write_problem()
     if waits.oldest_ms is None:
         return Check("spool", broken is None, broken or "nothing waits for the archive")
     # Segments know the machine's time, whatever the clock of the home is.
@@ -330,16 +338,18 @@ def _spool(rooms: Rooms) -> Check:
     size = f"{waits.bytes / 1_000:,.1f} kB"
     detail = f"waiting for the archive: {plural(waits.objects, 'object')} ({size}), the oldest for {minutes} min"
     # Here they are as safe as in a folder beside them; an archive elsewhere is there for when this machine is not.
-    if broken is None and (rooms.archive.is_local or not is_late):
+    if broken is None and (archive.is_local or not is_late):
         return Check("spool", True, f"{detail}; the librarian packs them")
     why = f" ({broken})" if broken else ""
     return Check("spool", False, f"{detail}{why}: see that it can be written, then `tapebook doctor --fix` moves them")
 
 
-def _archive_objects(rooms: Rooms) -> Check:
+def _archive_objects(
+    archive: SpooledArchive, home: Path, references: Iterable[ArchiveReference], *, owner: str
+) -> Check:
     """Whether the archive has what rows name, and how much it has that none does."""
     try:
-        found = compare_archive(rooms)
+        found = compare_archive(archive, home, references, owner=owner)
     except (TapebookError, OSError) as error:
         return Check("objects", False, f"the archive could not be looked through: {error}")
     unnamed = f"; {plural(found.unnamed, 'object')} that no row names" if found.unnamed else ""
@@ -350,13 +360,13 @@ def _archive_objects(rooms: Rooms) -> Check:
     return Check("objects", False, f"missing: {plural(len(found.missing), 'object')} ({names}){unnamed}: {fix}")
 
 
-def _backups(rooms: Rooms) -> list[Check]:
+def _backups(config: Config, home: Path) -> list[Check]:
     """How old the newest backup is, where the settings ask for them."""
-    settings = rooms.config.backup
+    settings = config.backup
     if not settings.place:
         return []
     try:
-        store = backup_store(rooms, settings.place)
+        store = backup_store(home, settings.place)
         newest = store.manifest().made_at if store.ids() else None
     except (TapebookError, OSError) as error:
         return [Check("backups", False, f"cannot be read: {error}")]
@@ -368,21 +378,21 @@ def _backups(rooms: Rooms) -> list[Check]:
     return [Check("backups", not late, f"the newest in {settings.place} is {minutes} min old{advice}")]
 
 
-def _repaired_objects(rooms: Rooms) -> Check:
+def _repaired_objects(archive: Archive) -> Check:
     """Objects of the archive that were torn or altered and could be replaced by the right bytes."""
-    healed = rooms.archive.repaired_objects()
+    healed = archive.repaired_objects()
     if not healed:
         return Check("archive", True, "no damaged object had to be replaced; `tapebook verify` looks for others")
     names = ", ".join(healed[:_SHOWN]) + (f" and {len(healed) - _SHOWN} more" if len(healed) > _SHOWN else "")
     return Check("archive", True, f"replaced by the right bytes: {plural(len(healed), 'damaged object')}: {names}")
 
 
-def _wal(rooms: Rooms) -> Check:
-    sizes = {path.name: path.stat().st_size for path in sorted(rooms.home.glob("*.db-wal"))}
+def _wal(home: Path) -> Check:
+    sizes = {path.name: path.stat().st_size for path in sorted(home.glob("*.db-wal"))}
     text = ", ".join(f"{name} {size / 2**20:.1f} MB" for name, size in sizes.items()) or "none"
     return Check("write-ahead logs", all(size < _MAX_WAL_BYTES for size in sizes.values()), text)
 
 
-def _disk(rooms: Rooms) -> Check:
-    free = shutil.disk_usage(rooms.home).free
+def _disk(home: Path) -> Check:
+    free = shutil.disk_usage(home).free
     return Check("disk", free > _MIN_FREE_BYTES, f"{free / 2**30:.1f} GB free")

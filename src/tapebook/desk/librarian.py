@@ -13,9 +13,9 @@ back, and then their rows go in the transaction that notes it (`Log.archive_even
 
 from functools import partial
 
-from tapebook.archive import put_cold
+from tapebook.archive import Archive, SpooledArchive, put_cold
 from tapebook.book.events import may_be_archived
-from tapebook.clock import SystemClock, elapsed_seconds
+from tapebook.clock import Clock, SystemClock, elapsed_seconds
 from tapebook.desk.document_writes import adopt_manual_files
 from tapebook.domain.text import plural
 from tapebook.domain.units import DAY, HOUR, iso_text
@@ -23,7 +23,8 @@ from tapebook.errors import DatabaseAway, Fix, Retry, Stop
 from tapebook.home import shared_lock
 from tapebook.horizons.layers import period_of
 from tapebook.library.sync import sync_documents
-from tapebook.log import Stream
+from tapebook.log import Log, Stream
+from tapebook.settings.config import Config
 from tapebook.tick.memory import owner_layers_due
 from tapebook.wiring import Rooms
 
@@ -34,8 +35,11 @@ EVENTS_PER_STEP = 4_096
 class OldRunArchiver:
     """The decisions of a home that are old enough to leave."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, archive: SpooledArchive, log: Log, clock: Clock, *, config: Config) -> None:
+        self._archive = archive
+        self._log = log
+        self._clock = clock
+        self._config = config
         # How far each stream was looked at: what stays need not be looked at again.
         self._looked: dict[Stream, int] = {}
         self._done_before: int | None = None
@@ -43,10 +47,10 @@ class OldRunArchiver:
 
     def archive_step(self) -> bool:
         """Moves at most one file; False when nothing is old enough any more."""
-        before = period_of("month", self._rooms.clock.now() - self._rooms.config.retention.runs_days * DAY).start
+        before = period_of("month", self._clock.now() - self._config.retention.runs_days * DAY).start
         if before == self._done_before:
             return False
-        for stream in self._rooms.log.streams():
+        for stream in self._log.streams():
             # The owner's own stream has no decisions.
             if stream.deployment and self._step_of(stream, before):
                 return True
@@ -54,7 +58,7 @@ class OldRunArchiver:
         return False
 
     def _step_of(self, stream: Stream, before: int) -> bool:
-        log = self._rooms.log
+        log = self._log
         after = max(self._looked.get(stream, 0), log.packed_until(stream))
         first = log.event(stream, after + 1)
         if first is None or first.known_at >= before:
@@ -65,7 +69,7 @@ class OldRunArchiver:
             # A file is of one month.
             before=min(before, period_of("month", first.known_at).end),
             leaves=may_be_archived,
-            put=partial(put_cold, self._rooms.archive, f"runs/{stream.name}/{iso_text(first.known_at)[:7]}"),
+            put=partial(put_cold, self._archive, f"runs/{stream.name}/{iso_text(first.known_at)[:7]}"),
             most=EVENTS_PER_STEP,
         )
         self._looked[stream] = looked
@@ -87,12 +91,10 @@ def roll_up_all_agents(rooms: Rooms) -> int:
 _LEFTOVER_MIN_AGE_MS = HOUR
 
 
-def clean_archive(rooms: Rooms, *, everywhere: bool = False) -> int:
+def clean_archive(archive: Archive, *, everywhere: bool = False) -> int:
     """Deletes what writers that were killed left half written an hour ago or earlier; returns how many files."""
     # Files know the machine's time, whatever the clock of the home is.
-    return rooms.archive.delete_partial_writes(
-        before_ms=SystemClock().now() - _LEFTOVER_MIN_AGE_MS, everywhere=everywhere
-    )
+    return archive.delete_partial_writes(before_ms=SystemClock().now() - _LEFTOVER_MIN_AGE_MS, everywhere=everywhere)
 
 
 class Librarian:
@@ -102,7 +104,7 @@ class Librarian:
         self._rooms = rooms
         self._every = 60.0 * rooms.config.recall.sync_minutes
         self._due = elapsed_seconds()
-        self._old_runs, self._moves = OldRunArchiver(rooms), True
+        self._old_runs, self._moves = OldRunArchiver(rooms.archive, rooms.log, rooms.clock, config=rooms.config), True
         self._rolled_up_on = -1
         self.syncs = self.changed = 0
         self.problem: str | None = None
@@ -114,7 +116,7 @@ class Librarian:
         self._due, self._moves = elapsed_seconds() + self._every, True
         try:
             waiting = self._rooms.archive.drain(when_due=True)
-            clean_archive(self._rooms)
+            clean_archive(self._rooms.archive)
             if self._rolled_up_on != (today := self._rooms.clock.now() // DAY):
                 roll_up_all_agents(self._rooms)
                 self._rolled_up_on = today

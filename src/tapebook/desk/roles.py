@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tapebook.anchors import AnchorTimer
-from tapebook.clock import elapsed_seconds
+from tapebook.book.decision_queue import DecisionQueue
+from tapebook.clock import Clock, elapsed_seconds
 from tapebook.database_wait import DatabaseWait
 from tapebook.desk.backup import Backups
 from tapebook.desk.executor import Executor
@@ -19,6 +20,7 @@ from tapebook.desk.scheduler import Scheduler
 from tapebook.desk.worker import Worker
 from tapebook.domain.units import iso_text
 from tapebook.errors import DatabaseAway, Retry
+from tapebook.log import Leases
 from tapebook.log.store import is_clock_set_back
 from tapebook.uploads import SpoolUploads
 from tapebook.wiring import Rooms
@@ -90,13 +92,14 @@ def run_role(
     A database that is away is waited for; DatabaseAway when it still is at the end of the time.
     """
     end = None if seconds is None else elapsed_seconds() + seconds
-    wait, away, anchors, uploads = DatabaseWait(), None, AnchorTimer(rooms), SpoolUploads(rooms)
-    role, words, unanchored, clock = None, "nothing was done", None, _ClockWatch(rooms)
+    wait, away, anchors = DatabaseWait(), None, AnchorTimer(rooms)
+    uploads = SpoolUploads(rooms.archive, rooms.config, rooms.home)
+    role, words, unanchored, clock = None, "nothing was done", None, _ClockWatch(rooms.clock)
     try:
         while not stop.asked and (end is None or elapsed_seconds() < end):
             try:
                 role = _current_role(role, rooms, name, clock=clock, report=report)
-                more = _take_turn(role, rooms, recover=wait.is_away)
+                more = _take_turn(role, rooms.leases, recover=wait.is_away)
                 # The other roles have nothing to send, and a librarian packs by itself.
                 waiting = uploads.upload_if_due() if name == "worker" else None
                 unanchored = anchors.anchor_if_due()
@@ -109,7 +112,9 @@ def run_role(
                 continue
             report(RoleProgress(name, words, role.problem, wait.note_back()))
             if not more:
-                _wait_for_work(rooms, name, seconds=_LONGEST_WAIT_SECONDS if end is None else end - elapsed_seconds())
+                _wait_for_work(
+                    rooms.work, name, seconds=_LONGEST_WAIT_SECONDS if end is None else end - elapsed_seconds()
+                )
         if away is not None and wait.is_away and not stop.asked:
             raise away
         if isinstance(role, Worker) and not wait.is_away:
@@ -124,26 +129,26 @@ def run_role(
     report(RoleProgress(name, words, (role.problem if role else None) or unanchored))
 
 
-def _wait_for_work(rooms: Rooms, name: RoleName, *, seconds: float) -> None:
+def _wait_for_work(work: DecisionQueue, name: RoleName, *, seconds: float) -> None:
     """A pause; a worker's ends when decisions are listed."""
     if name != "worker":
         time.sleep(_PAUSE_SECONDS)
         return
     with suppress(DatabaseAway):
         # The next turn says that it is away.
-        rooms.work.wait_for_more(seconds=max(0.0, min(seconds, _LONGEST_WAIT_SECONDS)))
+        work.wait_for_more(seconds=max(0.0, min(seconds, _LONGEST_WAIT_SECONDS)))
 
 
 class _ClockWatch:
     """Notices when the clock of a home has gone back since the last look."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
-        self._latest = rooms.clock.now()
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._latest = clock.now()
 
     def set_back_to(self) -> int | None:
         """The time of a clock that was set back."""
-        now = self._rooms.clock.now()
+        now = self._clock.now()
         is_back = is_clock_set_back(self._latest, now)
         self._latest = now if is_back else max(self._latest, now)
         return now if is_back else None
@@ -166,9 +171,9 @@ def _current_role(
     return role or _new_role(rooms, name)
 
 
-def _take_turn(role: Role, rooms: Rooms, *, recover: bool) -> bool:
+def _take_turn(role: Role, leases: Leases, *, recover: bool) -> bool:
     if recover:
-        rooms.leases.recover_after_outage()
+        leases.recover_after_outage()
     role.problem = None
     try:
         return role.turn()

@@ -85,7 +85,7 @@ class Scheduler:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._roster = DeploymentDirectory(rooms)
+        self._roster = DeploymentDirectory(rooms.book, rooms.work, rooms.broker)
         self._limit = bar_wait_ms(rooms.config)
         self._listed: dict[Pair, int] = {}
         self.added = self.missed = 0

@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 
 from tapebook.anchors import AnchorCheck
-from tapebook.archive import ArchiveReference
+from tapebook.archive import Archive, ArchiveReference, SpooledArchive
 from tapebook.book.events import decision_run_id
+from tapebook.book.store import Book
 from tapebook.db import Database, Queries, Query, connect, migrate
 from tapebook.decision import EngineAnswer
 from tapebook.domain.text import plural
 from tapebook.errors import Damaged, TapebookError
-from tapebook.log import Finding, RebuiltTables, Stream, rebuild_tables, verify_log
+from tapebook.log import Finding, Log, RebuiltTables, Stream, rebuild_tables, verify_log
+from tapebook.settings.config import Config
 from tapebook.tape.seals import UnsealedCounts, check_tape
+from tapebook.tape.store import Tape
 from tapebook.wiring import BOOK_PACKAGES, Rooms
 
 OPERATIONAL_TABLES = frozenset({"work", "kept_replies"})
@@ -51,7 +55,9 @@ def verify_home(
 ) -> list[Finding]:
     """Every contradiction in a home; an empty list when it is whole."""
     progress("the files of the databases")
-    found = [*_files_findings(rooms)]
+    found = book_file_findings(rooms.config, rooms.book_db)
+    found += _file_findings(rooms.config.store.tape, rooms.tape_db, rooms.tape_packages)
+    found += _index_findings(rooms.home)
     if any(each.problem.startswith(("the table", "the index")) for each in found):
         # Nothing can be asked of a database whose tables are others.
         return found
@@ -60,9 +66,11 @@ def verify_home(
     found += _findings_or_unreadable("anchors", anchors.findings)
     found += _book_findings(rooms, progress)
     if tape:
-        found += _tape_findings(rooms, anchors, progress=progress, notice=notice)
+        found += _tape_findings(rooms.tape, rooms.tape_db, anchors, progress=progress, notice=notice)
     if archive:
-        found += _findings_or_unreadable("archive", partial(_archive_findings, rooms, progress))
+        found += _findings_or_unreadable(
+            "archive", partial(_archive_findings, rooms.archive, rooms.book_db, rooms.tape_db, progress)
+        )
     return found
 
 
@@ -77,22 +85,20 @@ def _findings_or_unreadable(where: str, check: Callable[[], Iterator[Finding]]) 
     return found
 
 
-def book_file_findings(rooms: Rooms) -> list[Finding]:
+def book_file_findings(config: Config, book_db: Database) -> list[Finding]:
     """What is wrong with the book's file or the layout of its tables, whatever they say."""
-    return list(_file_findings(rooms.config.store.book, rooms.book_db, BOOK_PACKAGES))
+    return list(_file_findings(config.store.book, book_db, BOOK_PACKAGES))
 
 
 def _file_findings(name: str, db: Database, packages: tuple[str, ...]) -> Iterator[Finding]:
+    """What a database's own check says of its file, and whether its tables are those of the migrations."""
     file = "the database" if "://" in name else name
     yield from (Finding(file, each, _RESTORE.format(file)) for each in db.integrity_problems())
     yield from _findings_or_unreadable(file, partial(_schema_findings, db, file, packages))
 
 
-def _files_findings(rooms: Rooms) -> Iterator[Finding]:
-    """What the databases' own checks say of their files, and whether their tables are those of the migrations."""
-    yield from _file_findings(rooms.config.store.book, rooms.book_db, BOOK_PACKAGES)
-    yield from _file_findings(rooms.config.store.tape, rooms.tape_db, rooms.tape_packages)
-    for place in sorted(rooms.home.glob("recall*.db")):
+def _index_findings(home: Path) -> Iterator[Finding]:
+    for place in sorted(home.glob("recall*.db")):
         try:
             with closing(connect(str(place), create=False)) as index:
                 problems = index.integrity_problems()
@@ -125,50 +131,52 @@ def _book_findings(rooms: Rooms, progress: VerifyProgress) -> Iterator[Finding]:
         return
     for difference in rooms.book.cash_differences():
         yield Finding("wallet_ledger", difference, _RESTORE.format("book.db"))
-    yield from _findings_or_unreadable("work", partial(_work_findings, rooms))
-    yield from _findings_or_unreadable("kept_replies", partial(_reply_findings, rooms))
+    yield from _findings_or_unreadable("work", partial(_work_findings, rooms.tape, rooms.log, rooms.book_db))
+    yield from _findings_or_unreadable(
+        "kept_replies", partial(_reply_findings, rooms.book, rooms.archive, rooms.book_db)
+    )
 
 
-def _work_findings(rooms: Rooms) -> Iterator[Finding]:
+def _work_findings(tape: Tape, log: Log, book_db: Database) -> Iterator[Finding]:
     """Decisions that wait are what their name says, and may know no more than there is."""
     lost = "stop the desk and delete the row: the slot is recorded as missed"
-    tape_head = rooms.tape.head()[0]
-    for owner, deployment, symbol, at, trigger, branch, name, *known in rooms.book_db.all(_QUERIES.work):
+    tape_head = tape.head()[0]
+    for owner, deployment, symbol, at, trigger, branch, name, *known in book_db.all(_QUERIES.work):
         stream, (state, as_of, tape_seq, book_seq) = Stream(owner, deployment), known
         if name != decision_run_id(stream.name, symbol, scheduled_for=at, trigger=trigger, branch=branch):
             yield Finding("work", f"run {name} is not the one its columns name", lost)
         elif state not in ("pending", "running") or (state == "running") != (as_of is not None):
             yield Finding("work", f"run {name} is {state!r}, as of {as_of}", lost)
-        elif as_of is not None and (as_of < at or tape_seq > tape_head or book_seq > rooms.log.head(stream).seq):
+        elif as_of is not None and (as_of < at or tape_seq > tape_head or book_seq > log.head(stream).seq):
             yield Finding("work", f"run {name} may know more than there is", lost)
 
 
-def _reply_findings(rooms: Rooms) -> Iterator[Finding]:
+def _reply_findings(book: Book, archive: Archive, book_db: Database) -> Iterator[Finding]:
     """A kept answer can be read, and costs what it says; of a run that is recorded it says what the run does."""
     remedy = "delete the row: the model is asked again if the decision is not made yet"
-    for _, key, name, cost, answer_json in rooms.book_db.all(_QUERIES.replies):
+    for _, key, name, cost, answer_json in book_db.all(_QUERIES.replies):
         try:
             answer = msgspec.json.decode(answer_json, type=EngineAnswer)
         except (msgspec.MsgspecError, UnicodeError) as error:
             yield Finding("kept_replies", f"the answer {key[:16]}… cannot be read: {error}", remedy)
             continue
-        run = rooms.book.run(name)
+        run = book.run(name)
         if cost != (answer.usage.cost_usd_e6 if answer.usage else 0):
             yield Finding("kept_replies", f"the answer {key[:16]}… costs something else than its row says", remedy)
-        elif run is not None and run.reply_key and rooms.archive.get(run.reply_key) != answer.reply.encode():
+        elif run is not None and run.reply_key and archive.get(run.reply_key) != answer.reply.encode():
             yield Finding("kept_replies", f"the answer {key[:16]}… is not the one its run has", remedy)
 
 
 def _tape_findings(
-    rooms: Rooms, anchors: AnchorCheck, *, progress: VerifyProgress, notice: VerifyProgress
+    tape: Tape, tape_db: Database, anchors: AnchorCheck, *, progress: VerifyProgress, notice: VerifyProgress
 ) -> list[Finding]:
     counts = UnsealedCounts()
     found = list(
         check_tape(
-            rooms.tape_db,
+            tape_db,
             anchored=anchors.sealed,
             counts=counts,
-            families=rooms.tape.families,
+            families=tape.families,
             progress=lambda table, rows: progress(f"{plural(rows, 'row')} of {table}"),
         )
     )
@@ -177,19 +185,21 @@ def _tape_findings(
     return found
 
 
-def _archive_findings(rooms: Rooms, progress: VerifyProgress) -> Iterator[Finding]:
+def _archive_findings(
+    archive: SpooledArchive, book_db: Database, tape_db: Database, progress: VerifyProgress
+) -> Iterator[Finding]:
     """Every object of the archive against its key, and every key that a row names."""
-    for found in rooms.archive.check(
-        archive_references(rooms), progress=lambda objects: progress(plural(objects, "object"))
+    for found in archive.check(
+        archive_references(book_db, tape_db), progress=lambda objects: progress(plural(objects, "object"))
     ):
         remedy = _REBUILT_FROM.get(found.by.partition(" ")[0], _ARCHIVE)
         yield Finding(f"archive: {found.by or found.key}", found.problem, remedy)
 
 
-def archive_references(rooms: Rooms) -> Iterator[ArchiveReference]:
+def archive_references(book_db: Database, tape_db: Database) -> Iterator[ArchiveReference]:
     """Every object that a row of the book or the tape names."""
-    yield from book_references(rooms.book_db)
-    yield from _named_by(rooms.tape_db, _OF_TAPE)
+    yield from book_references(book_db)
+    yield from _named_by(tape_db, _OF_TAPE)
 
 
 def book_references(db: Database) -> Iterator[ArchiveReference]:
@@ -206,7 +216,7 @@ def _named_by(db: Database, queries: tuple[Query, ...]) -> Iterator[ArchiveRefer
 def rebuild_book(rooms: Rooms, *, progress: Callable[[str], None]) -> RebuiltTables:
     """Writes every table anew that contradicts the log; Busy while a desk runs, Damaged when more than tables is."""
     progress("the file of the book")
-    lost = book_file_findings(rooms) or list(AnchorCheck(rooms).findings())
+    lost = book_file_findings(rooms.config, rooms.book_db) or list(AnchorCheck(rooms).findings())
     if lost:
         # A log that was cut off is whole in itself; tables of less would hide that.
         raise Damaged(f"{lost[0].where}: {lost[0].problem}; this is more than tables: {lost[0].remedy}")

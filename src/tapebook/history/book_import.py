@@ -35,6 +35,7 @@ from tapebook.book.events import (
     draft_event,
 )
 from tapebook.book.materializer import Account, TradeCause, settle_fill, settle_funding
+from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment, is_dry_run
 from tapebook.domain.canonical import short_id
 from tapebook.domain.market import TRADED_KINDS, Candle, FundingRate, Mid
@@ -243,9 +244,13 @@ def import_fills(
         name = deployment.agent.name
         raise BadInput(f"{name} is in dry run and has no fills: `tapebook agents edit {name} --mode trade` first")
     file = read_fill_rows(path, now=rooms.clock.now(), account=account)
-    new = list(_rows_not_in_book(rooms, deployment, file.rows, path))
+    new = list(_rows_not_in_book(rooms.book, deployment, file.rows, path))
     seq = rooms.book.head(deployment.id)
-    booking = _Booking(rooms, deployment, rooms.book.account(deployment.id, seq=seq), new)
+    # Every fill asks for prices, bars and rates of its time, and fills come in the order of time: rows are read a
+    # page at a time instead of a few statements for each.
+    tape = ForwardTape(rooms.tape_db, clock=rooms.clock, fetch=rooms.archive.get, sources=rooms.recorded_sources)
+    known = rooms.book.account(deployment.id, seq=seq)
+    booking = _Booking(rooms.book, tape, deployment, account=known, rows=new, now=rooms.clock.now())
     for number, row in enumerate(new, 1):
         booking.book_row(row, bridge=bridge)
         if number % _SHOWN_EVERY == 0:
@@ -290,15 +295,15 @@ def _objection_text(objections: list[str], path: Path) -> str:
     return f"{path} {objections[0]}{more}; import what came before it first, or book the difference with `bridge=`"
 
 
-def _rows_not_in_book(rooms: Rooms, deployment: Deployment, rows: list[FillRow], path: Path) -> Iterator[FillRow]:
+def _rows_not_in_book(book: Book, deployment: Deployment, rows: list[FillRow], path: Path) -> Iterator[FillRow]:
     """The rows the book does not have."""
-    newest = rooms.book.newest_fill_at(deployment.id)
+    newest = book.newest_fill_at(deployment.id)
     for row in rows:
         if row.spot:
-            if not rooms.book.has_spot_fill(deployment.id, row.fill.fill_id):
+            if not book.has_spot_fill(deployment.id, row.fill.fill_id):
                 yield row
             continue
-        fill, there = row.fill, rooms.book.fill(deployment.id, row.fill.fill_id)
+        fill, there = row.fill, book.fill(deployment.id, row.fill.fill_id)
         # The book does not repeat of a fill whether its symbol was delisted: its trade says so.
         if there is not None and there != msgspec.structs.replace(fill, delisted=False):
             raise BadInput(f"{path} row {row.number}: the book has another fill with the id {fill.fill_id!r}")
@@ -312,7 +317,9 @@ def _rows_not_in_book(rooms: Rooms, deployment: Deployment, rows: list[FillRow],
 class _Booking:
     """An account on its way through the fills of a file, and all that is to be written of it."""
 
-    def __init__(self, rooms: Rooms, deployment: Deployment, account: Account, rows: list[FillRow]) -> None:
+    def __init__(
+        self, book: Book, tape: ForwardTape, deployment: Deployment, *, account: Account, rows: list[FillRow], now: int
+    ) -> None:
         self.drafts: list[Draft] = []
         self.closed: list[TradeClosed] = []
         self.opened = 0
@@ -324,17 +331,12 @@ class _Booking:
         self._deployment = deployment
         self._account = account
         self._rows = rows
-        now = rooms.clock.now()
-        # Every fill asks for prices, bars and rates of its time, and fills come in the order of time: rows are read a
-        # page at a time instead of a few statements for each.
-        self._tape = ForwardTape(
-            rooms.tape_db, clock=rooms.clock, fetch=rooms.archive.get, sources=rooms.recorded_sources
-        )
-        self._quotes = TapeQuotes(self._tape, View(now))
-        self._past = PastMarket(self._tape, since=rows[0].fill.happened_at if rows else now, now=now)
+        self._tape = tape
+        self._quotes = TapeQuotes(tape, View(now))
+        self._past = PastMarket(tape, since=rows[0].fill.happened_at if rows else now, now=now)
         trades = account.open_trades.values()
         self._lacks: dict[str, set[MissingFact]] = {
-            trade.trade_id: set(rooms.book.trade_lacks(trade.trade_id)) for trade in trades
+            trade.trade_id: set(book.trade_lacks(trade.trade_id)) for trade in trades
         }
         self._marked = {trade_id: frozenset(lacks) for trade_id, lacks in self._lacks.items()}
 

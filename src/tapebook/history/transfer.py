@@ -12,13 +12,16 @@ Rows the tape has already are left alone, so the same file again changes nothing
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, groupby
 from pathlib import Path
 
 import msgspec
 
+from tapebook.archive import Archive
+from tapebook.clock import Clock
+from tapebook.db import Database
 from tapebook.domain.market import TRADED_KINDS, Candle
 from tapebook.domain.text import has_hidden_characters, plural
 from tapebook.domain.units import SECOND, iso_text, minute_text
@@ -27,10 +30,11 @@ from tapebook.gc_pause import gc_paused
 from tapebook.history import exporter
 from tapebook.history.import_file import ImportComparison, compare_with_tape, mixed_lengths_refusal, parse_file
 from tapebook.history.importer import FileFindings, ImportKind, ImportRequest, ParsedFile, Progress, RowProblem
+from tapebook.settings.config import Config
 from tapebook.tape.recording import recorded_lines, recorded_range
-from tapebook.tape.source import SourceReplay
+from tapebook.tape.source import SourceAdapter, SourceReplay
+from tapebook.tape.store import Tape
 from tapebook.tape.view import GRACE_MS, View, bar_length_ms, span_ms, span_text
-from tapebook.wiring import Rooms
 
 _SYMBOL = re.compile(r"\S{1,64}")
 _SHOWN_SYMBOLS = 20
@@ -121,10 +125,13 @@ class StreamReport(msgspec.Struct, frozen=True):
 
 
 def import_file(
-    rooms: Rooms,
+    tape: Tape,
+    clock: Clock,
     kind: ImportKind,
     path: Path,
     *,
+    config: Config,
+    sources: Sequence[SourceAdapter],
     symbol: str | None = None,
     interval: str | None = None,
     dry_run: bool = False,
@@ -137,27 +144,28 @@ def import_file(
 
     `skip_bad` leaves bad rows out. `revise` writes rows that differ from the tape's as their next revision.
     """
-    ask = _import_request(kind, symbol, interval, now=rooms.clock.now())
+    ask = _import_request(kind, symbol, interval, now=clock.now())
     if kind == "stream":
-        ask = msgspec.structs.replace(ask, replays=_source_replays(rooms))
+        ask = msgspec.structs.replace(ask, replays=_source_replays(tape, config, sources))
     with gc_paused():
         parsed = parse_file(path, ask, progress=progress)
-        found = compare_with_tape(rooms.tape, parsed, now=ask.now)
-        is_new = symbol is not None and symbol not in rooms.tape.symbols(*TRADED_KINDS)
+        found = compare_with_tape(tape, parsed, now=ask.now)
+        is_new = symbol is not None and symbol not in tape.symbols(*TRADED_KINDS)
         report = _import_report(ask, path, parsed, found, dry_run=dry_run, new_symbol=is_new)
         tell(report)
-        mixed = _mixed_bar_lengths(rooms, found, now=ask.now)
+        mixed = _mixed_bar_lengths(tape, found, now=ask.now)
         if objection := mixed or _import_objection(report, skip_bad=skip_bad, revise=revise):
             raise BadInput(objection)
         rows = found.new + found.differing
         if dry_run or not rows:
             return report
-        rooms.tape.commit(rows, assumed=parsed.known_at, kinds=parsed.kinds)
+        tape.commit(rows, assumed=parsed.known_at, kinds=parsed.kinds)
         return msgspec.structs.replace(report, rows_written=len(rows))
 
 
 def export_candles(
-    rooms: Rooms,
+    tape: Tape,
+    clock: Clock,
     path: Path,
     *,
     symbol: str,
@@ -170,17 +178,17 @@ def export_candles(
 ) -> ExportReport:
     """Writes bars that begin from `since` up to, not including, `until`, as they were known at a moment."""
     step = bar_length_ms(interval)
-    now = rooms.clock.now()
+    now = clock.now()
     moment = now if as_of is None else as_of
     if moment > now:
         raise BadInput(f"{iso_text(moment)} lies in the future: nothing is known after {iso_text(now)}")
     end = moment if until is None else until
     _require_range(since, end)
     exporter.check_export_path(path, overwrite=overwrite)
-    _require_symbol(rooms, symbol)
+    _require_symbol(tape, symbol)
     # Bars committed while the file is written are not part of it.
-    view = View(moment, rooms.tape.head()[0])
-    blocks = exporter.read_blocks(rooms.tape, symbol, granularity_sec=step // SECOND, since=since, until=end, view=view)
+    view = View(moment, tape.head()[0])
+    blocks = exporter.read_blocks(tape, symbol, granularity_sec=step // SECOND, since=since, until=end, view=view)
     first = next(blocks, None)
     if first is None:
         raise BadInput(f"the tape has no bars of {symbol} for {interval} from {iso_text(since)} to {iso_text(end)}")
@@ -195,9 +203,12 @@ def export_candles(
 
 
 def export_stream(
-    rooms: Rooms,
+    tape: Tape,
+    archive: Archive,
+    clock: Clock,
     path: Path,
     *,
+    tape_db: Database,
     since: int,
     until: int | None = None,
     overwrite: bool = False,
@@ -205,13 +216,15 @@ def export_stream(
 ) -> StreamReport:
     """Writes the payloads received from `since` up to, not including, `until`, as `import stream` reads them."""
     # A world that runs faster than real time can be ahead of the machine's clock.
-    end = max(rooms.clock.now(), rooms.tape.head()[1]) + 1 if until is None else until
+    end = max(clock.now(), tape.head()[1]) + 1 if until is None else until
     _require_range(since, end)
     exporter.check_file_place(path, overwrite=overwrite)
-    lines = recorded_lines(rooms.tape_db, rooms.archive.get, since=since, until=end)
+    lines = recorded_lines(tape_db, archive.get, since=since, until=end)
     found = next(lines, None)
     if found is None:
-        raise BadInput(f"no payloads were recorded from {iso_text(since)} to {iso_text(end)}: {_recorded_range(rooms)}")
+        raise BadInput(
+            f"no payloads were recorded from {iso_text(since)} to {iso_text(end)}: {_recorded_range(tape_db)}"
+        )
     report = StreamReport(str(path), 0, found[0], found[0])
     with exporter.atomic_file(path) as file:
         for count, (at, line) in enumerate(chain([found], lines), 1):
@@ -222,9 +235,9 @@ def export_stream(
     return report
 
 
-def _recorded_range(rooms: Rooms) -> str:
+def _recorded_range(tape_db: Database) -> str:
     """What was recorded at all, or how to begin."""
-    found = recorded_range(rooms.tape_db)
+    found = recorded_range(tape_db)
     if found is None:
         return "set `raw = true` in [archive] of tapebook.toml and run `tapebook ingest`"
     return f"there are some from {iso_text(found[0])} to {iso_text(found[1])}"
@@ -245,11 +258,11 @@ def _import_request(kind: ImportKind, symbol: str | None, interval: str | None, 
     return ImportRequest(kind, symbol, None if interval is None else span_ms(interval), now)
 
 
-def _source_replays(rooms: Rooms) -> dict[str, SourceReplay]:
+def _source_replays(tape: Tape, config: Config, sources: Sequence[SourceAdapter]) -> dict[str, SourceReplay]:
     """What makes facts of recorded payloads, by source of the settings that has such a thing."""
     return {
-        adapter.name: adapter.replay(rooms.config.source_section(adapter.name), rooms.tape)
-        for adapter in rooms.sources
+        adapter.name: adapter.replay(config.source_section(adapter.name), tape)
+        for adapter in sources
         if adapter.replay is not None
     }
 
@@ -288,11 +301,11 @@ def _import_objection(report: ImportReport, *, skip_bad: bool, revise: bool) -> 
     return ""
 
 
-def _mixed_bar_lengths(rooms: Rooms, found: ImportComparison, *, now: int) -> str:
+def _mixed_bar_lengths(tape: Tape, found: ImportComparison, *, now: int) -> str:
     """Why new bars cannot stand beside bars of another length; empty when they can, or when there are none."""
     bars = [fact for fact in found.new if isinstance(fact, Candle)]
     for _, group in groupby(sorted(bars, key=_bar_key), key=lambda bar: bar.symbol):
-        if objection := mixed_lengths_refusal(rooms.tape, list(group), now=now):
+        if objection := mixed_lengths_refusal(tape, list(group), now=now):
             return objection
     return ""
 
@@ -301,8 +314,8 @@ def _bar_key(bar: Candle) -> tuple[str, int]:
     return bar.symbol, bar.bucket_ts
 
 
-def _require_symbol(rooms: Rooms, symbol: str) -> None:
-    known = rooms.tape.symbols(*TRADED_KINDS)
+def _require_symbol(tape: Tape, symbol: str) -> None:
+    known = tape.symbols(*TRADED_KINDS)
     if symbol not in known:
         shown = ", ".join(known[:_SHOWN_SYMBOLS]) or "nothing yet"
         more = f" and {len(known) - _SHOWN_SYMBOLS:,} more" if len(known) > _SHOWN_SYMBOLS else ""

@@ -149,7 +149,7 @@ class Compaction:
             self._retirement = None
 
     def _begin_retirement(self, keep: RetentionPeriods) -> Iterator[int]:
-        store_catalogue(self._rooms)
+        store_catalogue(self._rooms.tape, self._rooms.archive, self._rooms.tape_db)
         return retire_in_steps(
             self._rooms.tape_db,
             partial(put_cold, self._rooms.archive),
@@ -170,8 +170,9 @@ _LEAVE_SECONDS = 5.0
 class RowMover:
     """Moves old rows to the archive once an hour, in a thread; what the archive refuses is tried again, ever later."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, clock: Clock, home: Path) -> None:
+        self._clock = clock
+        self._home = home
         self._call = BackgroundCall[int]("old rows")
         self._stop = threading.Event()
         self._hour = -1
@@ -183,10 +184,10 @@ class RowMover:
         """Begins when an hour is over; returns why rows could not be moved, until they could."""
         if self._call.has_ended:
             self._take_result()
-        hour = self._rooms.clock.now() // HOUR
+        hour = self._clock.now() // HOUR
         if not self._call.is_pending and hour != self._hour and elapsed_seconds() >= self._retry_at:
             self._hour = hour
-            self._call.start(partial(move_old_rows, self._rooms.home, self._rooms.clock, self._stop.is_set))
+            self._call.start(partial(move_old_rows, self._home, self._clock, self._stop.is_set))
         return self._problem
 
     def close(self) -> None:
@@ -210,7 +211,7 @@ def move_old_rows(home: Path, clock: Clock, is_stopped: Callable[[], bool]) -> i
     moved = 0
     with closing(Rooms(home, clock=clock)) as rooms:
         # Before the first row leaves: a tape that is lost is begun again with the symbols of its files.
-        store_catalogue(rooms)
+        store_catalogue(rooms.tape, rooms.archive, rooms.tape_db)
         for rows in retire_in_steps(
             rooms.tape_db,
             partial(put_cold, rooms.archive),

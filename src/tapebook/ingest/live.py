@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tapebook.anchors import AnchorTimer
-from tapebook.clock import elapsed_seconds
+from tapebook.archive import SpooledArchive
+from tapebook.clock import Clock, elapsed_seconds
 from tapebook.database_wait import DatabaseWait
+from tapebook.db import Database
 from tapebook.domain.units import SECOND, iso_text
 from tapebook.errors import Busy, DatabaseAway, Retry, StoreFailed
 from tapebook.ingest.compaction import RowMover
@@ -17,6 +19,7 @@ from tapebook.log.store import is_clock_set_back
 from tapebook.settings.config import Config
 from tapebook.tape.recording import Recorder
 from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
+from tapebook.tape.store import Tape
 from tapebook.uploads import SpoolUploads
 from tapebook.wiring import Rooms
 
@@ -56,9 +59,10 @@ async def ingest_live(
     """
     before, unheard = rooms.tape.rows_written(), None
     unlisted: tuple[str, ...] = ()
-    recorder = _recorder(rooms)
+    recorder = _recorder(rooms.archive, rooms.config, rooms.tape_db)
     listening = _LiveIngest(rooms, recorder, url=url)
-    anchors, mover, uploads = AnchorTimer(rooms), RowMover(rooms), SpoolUploads(rooms)
+    anchors, mover = AnchorTimer(rooms), RowMover(rooms.clock, rooms.home)
+    uploads = SpoolUploads(rooms.archive, rooms.config, rooms.home)
     end = None if seconds is None else elapsed_seconds() + seconds
     wait, newest = DatabaseWait(), IngestProgress(rooms.clock.now(), {}, 0, None)
     try:
@@ -85,7 +89,7 @@ async def ingest_live(
                 unrecorded = recorder.archive_due(rooms.clock.now()) if recorder else None
                 unmoved, unanchored = mover.move_if_due(), anchors.anchor_if_due()
                 problem = problem or unrecorded or unmoved or unanchored or uploads.upload_if_due() or unheard
-                newest = _progress(rooms, problem, unlisted=unlisted)
+                newest = _progress(rooms.tape, rooms.clock, problem, unlisted=unlisted)
             except DatabaseAway as error:
                 report(msgspec.structs.replace(newest, problem=wait.note_away(error)))
             else:
@@ -100,7 +104,7 @@ async def ingest_live(
             mover.close()
         unanchored = anchors.close()
     if unanchored:
-        report(_progress(rooms, unanchored, unlisted=unlisted))
+        report(_progress(rooms.tape, rooms.clock, unanchored, unlisted=unlisted))
     reasons = [unheard] if unheard else list(unlisted)
     if reasons and rooms.tape.rows_written() == before:
         raise Retry(f"nothing was received: {'; '.join(reasons)}")
@@ -110,7 +114,8 @@ class _LiveIngest:
     """Sources at work and the ingester that takes what they bring, for as long as the clock goes forward."""
 
     def __init__(self, rooms: Rooms, recorder: Recorder | None, *, url: str | None) -> None:
-        self._rooms, self._recorder, self._url = rooms, recorder, url
+        self._rooms = rooms
+        self._recorder, self._url = recorder, url
         self._intake = FactBuffer()
         self._set_back_s: int | None = None
         self._begin()
@@ -124,11 +129,14 @@ class _LiveIngest:
         self.ingester = Ingester(self._rooms, self._intake, keep=None)
         self.sources = [
             _create_source(
-                self._rooms,
+                self._rooms.tape,
                 adapter,
                 self._intake,
                 self._recorder,
                 url=self._url if place == 0 or is_world(self._url) else None,
+                clock=self._rooms.clock,
+                config=self._rooms.config,
+                tape_db=self._rooms.tape_db,
             )
             for place, adapter in enumerate(self._rooms.sources)
         ]
@@ -175,27 +183,35 @@ async def run_sources(sources: Sequence[Source]) -> None:
 
 
 def _create_source(
-    rooms: Rooms, adapter: SourceAdapter, intake: FactBuffer, recorder: Recorder | None, *, url: str | None
+    tape: Tape,
+    adapter: SourceAdapter,
+    intake: FactBuffer,
+    recorder: Recorder | None,
+    *,
+    clock: Clock,
+    config: Config,
+    tape_db: Database,
+    url: str | None,
 ) -> Source:
     context = SourceContext(
         sink=intake,
-        tape=rooms.tape,
-        clock=rooms.clock.now,
-        monotonic=rooms.clock.seconds,
-        sleep=rooms.clock.sleep,
+        tape=tape,
+        clock=clock.now,
+        monotonic=clock.seconds,
+        sleep=clock.sleep,
         url=url,
         record=recorder,
-        progress=ProgressTable(rooms.tape_db).parts(adapter.name),
+        progress=ProgressTable(tape_db).parts(adapter.name),
     )
-    return adapter.create(rooms.config.source_section(adapter.name), context)
+    return adapter.create(config.source_section(adapter.name), context)
 
 
-def _recorder(rooms: Rooms) -> Recorder | None:
+def _recorder(archive: SpooledArchive, config: Config, tape_db: Database) -> Recorder | None:
     """What keeps raw payloads, if the settings ask for them."""
-    if not rooms.config.archive.raw:
+    if not config.archive.raw:
         return None
     # Into the spool: nobody who listens waits for an archive elsewhere.
-    return Recorder(rooms.tape_db, rooms.archive.store_content_or_raise)
+    return Recorder(tape_db, archive.store_content_or_raise)
 
 
 async def _until_the_next_flush(running: "asyncio.Task[None]", ingester: Ingester | None) -> str | None:
@@ -223,6 +239,6 @@ def _do_due_work(ingester: Ingester) -> str | None:
     return None
 
 
-def _progress(rooms: Rooms, problem: str | None, *, unlisted: tuple[str, ...]) -> IngestProgress:
-    rows = {channel.name: channel.rows for channel in rooms.tape.channels()}
-    return IngestProgress(rooms.clock.now(), rows, rooms.tape.gap_count(), problem, unlisted=unlisted)
+def _progress(tape: Tape, clock: Clock, problem: str | None, *, unlisted: tuple[str, ...]) -> IngestProgress:
+    rows = {channel.name: channel.rows for channel in tape.channels()}
+    return IngestProgress(clock.now(), rows, tape.gap_count(), problem, unlisted=unlisted)

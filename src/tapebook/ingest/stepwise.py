@@ -7,22 +7,25 @@ over one seed write the same bytes.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.db import Database
 from tapebook.domain.units import MINUTE, SECOND, floor_to_step
 from tapebook.errors import StoreFailed
 from tapebook.ingest.compaction import retention_by_channel
 from tapebook.ingest.ingester import FactBuffer, Ingester
 from tapebook.ingest.live import run_sources
+from tapebook.settings.config import Config
 from tapebook.sources import hyperliquid
 from tapebook.sources.hyperliquid.settings import source_settings
 from tapebook.sources.hyperliquid.tape_reads import live_markets, newest_books
-from tapebook.tape.source import ProgressTable, Source, SourceContext
+from tapebook.tape.source import ProgressTable, Source, SourceAdapter, SourceContext
+from tapebook.tape.store import Tape
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 
@@ -84,7 +87,15 @@ class SteppedFeed:
         keep = retention_by_channel(self._rooms.config)
         self._ingester = Ingester(self._rooms, self._intake, keep=keep, derive_every=5 * MINUTE)
         self._source = self._stepped_source(url)
-        self._beside = polled_sources(self._rooms, self._clock, self._intake, url)
+        self._beside = polled_sources(
+            self._rooms.tape,
+            self._clock,
+            self._intake,
+            url,
+            config=self._rooms.config,
+            tape_db=self._rooms.tape_db,
+            sources=self._rooms.sources,
+        )
         self._running = asyncio.create_task(run_sources([self._source, *self._beside]))
         if reached is None:
             # Connected before the first frame is sent; what is fetched here is committed with the first step.
@@ -146,21 +157,30 @@ class SteppedFeed:
         )
 
 
-def polled_sources(rooms: Rooms, clock: VirtualClock, intake: FactBuffer, url: str) -> list[Source]:
+def polled_sources(
+    tape: Tape,
+    clock: VirtualClock,
+    intake: FactBuffer,
+    url: str,
+    *,
+    config: Config,
+    tape_db: Database,
+    sources: Sequence[SourceAdapter],
+) -> list[Source]:
     """The sources of the settings that ask the servers of a world when they are told to; all but the first."""
     found = []
-    for adapter in rooms.sources:
+    for adapter in sources:
         if adapter.name == _FIRST:
             continue
         context = SourceContext(
             sink=intake,
-            tape=rooms.tape,
+            tape=tape,
             clock=clock.now,
             monotonic=elapsed_seconds,
             sleep=asyncio.sleep,
             url=url,
             stepped=True,
-            progress=ProgressTable(rooms.tape_db).parts(adapter.name),
+            progress=ProgressTable(tape_db).parts(adapter.name),
         )
-        found.append(adapter.create(rooms.config.source_section(adapter.name), context))
+        found.append(adapter.create(config.source_section(adapter.name), context))
     return found

@@ -52,7 +52,9 @@ async def write_past(
             clock.advance(at)
             if running is None:
                 # Made here and not before: what is due is counted from the moment the clock shows.
-                beside = polled_sources(rooms, clock, intake, url)
+                beside = polled_sources(
+                    rooms.tape, clock, intake, url, config=rooms.config, tape_db=rooms.tape_db, sources=rooms.sources
+                )
                 running = asyncio.create_task(run_sources(beside))
             for source in beside:
                 await source.barrier(at)

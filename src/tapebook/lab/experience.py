@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.targets import FULL_E4
@@ -31,6 +32,7 @@ from tapebook.experience.records import (
 )
 from tapebook.experience.store import Forgetting
 from tapebook.experience.twins import E9, SymbolTwins, weights_e4
+from tapebook.settings.config import Config
 from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
@@ -48,7 +50,11 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     every = records.get((ALL, ""), Record(ALL, ""))
     # Who never asked members has no twins, and the whole log would be read to find that out.
     runs = runs_of(rooms, deployment.id)
-    by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs) if _asked_members(rooms, deployment) else {}
+    by_symbol = (
+        room.twins.as_of(deployment.id, seq=seq, runs=runs)
+        if _asked_members(rooms.book, rooms.config, deployment)
+        else {}
+    )
     twins = [by_symbol[symbol] for symbol in sorted(by_symbol)]
     return {
         "agent": deployment.agent.name,
@@ -70,10 +76,10 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     }
 
 
-def _asked_members(rooms: Rooms, deployment: Deployment) -> bool:
+def _asked_members(book: Book, config: Config, deployment: Deployment) -> bool:
     """Whether any version of an agent was an ensemble."""
-    versions = [deployment.agent, *(profile for _, profile in rooms.book.agent_history(deployment.agent.name))]
-    return any((each.engine or rooms.config.engine.default) == "ensemble" for each in versions)
+    versions = [deployment.agent, *(profile for _, profile in book.agent_history(deployment.agent.name))]
+    return any((each.engine or config.engine.default) == "ensemble" for each in versions)
 
 
 def _member_views(twins: Sequence[SymbolTwins]) -> list[ReportView]:

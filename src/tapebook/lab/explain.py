@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
+from tapebook.archive import Archive
+from tapebook.book.decision_queue import StoredReplies
 from tapebook.book.pages import RunAsOf, TradeAsOf
 from tapebook.book.records import OrderRecord, TradeRecord
 from tapebook.book.store import Book
@@ -38,21 +40,21 @@ def explain_run(rooms: Rooms, run: DecisionRun) -> views.ExplainedRunView:
     """
     book, problems = rooms.book, list[str]()
     packet = _read_or_note(problems, lambda: rebuild_if_equal(rooms, run))
-    kept = _read_or_note(problems, lambda: _archived_text(rooms, run.packet_key))
-    reply = _read_or_note(problems, lambda: _archived_text(rooms, run.reply_key))
+    kept = _read_or_note(problems, lambda: _archived_text(rooms.archive, run.packet_key))
+    reply = _read_or_note(problems, lambda: _archived_text(rooms.archive, run.reply_key))
     lessons_hash, lessons = _lessons_of(rooms, run)
     parts = None if packet is None else [msgspec.to_builtins(part) for part in preview_packet(packet).parts]
     found = packet.citations if packet else ()
-    cited = [_citation_view(rooms, each, run, problems=problems) for each in found]
+    cited = [_citation_view(rooms.archive, each, run, problems=problems) for each in found]
     return {
-        **run_record_view(rooms, run),
+        **run_record_view(rooms.book, run),
         "lessons_hash": lessons_hash,
         "lessons": lessons,
         "sections": parts,
         "citations": None if packet is None else cited,
         "packet": kept if kept is not None else _sent_text(packet),
-        "reply": reply if reply is not None else _paid_reply(rooms, run),
-        "reasoning": _read_or_note(problems, lambda: _reasoning(rooms, run)),
+        "reply": reply if reply is not None else _paid_reply(rooms.replies, run),
+        "reasoning": _read_or_note(problems, lambda: _reasoning(rooms.archive, run)),
         "orders": [known_order_view(known) for known in book.orders_of_run(run.run_id)],
         "fills": [views.fill_view(fill) for fill in book.fills_of_run(run.run_id)],
         "trades": [_trade_view(book, known, run.run_id) for known in book.trades_of_run(run.run_id)],
@@ -60,12 +62,12 @@ def explain_run(rooms: Rooms, run: DecisionRun) -> views.ExplainedRunView:
     }
 
 
-def run_record_view(rooms: Rooms, run: DecisionRun) -> views.RecordedRunView:
+def run_record_view(book: Book, run: DecisionRun) -> views.RecordedRunView:
     """A decision with its times, what it could have been about, and what became of each action."""
-    record = rooms.book.run_record(run.run_id)
+    record = book.run_record(run.run_id)
     if record is None:
         raise Damaged(f"run {run.run_id} has no row; `tapebook rebuild` makes the tables again from the log")
-    return listed_run_views(rooms.book, [RunAsOf(run, record)])[0]
+    return listed_run_views(book, [RunAsOf(run, record)])[0]
 
 
 def listed_run_views(book: Book, found: Sequence[RunAsOf]) -> list[views.RecordedRunView]:
@@ -146,9 +148,9 @@ def rebuild_if_equal(rooms: Rooms, run: DecisionRun) -> Packet | None:
     return packet if packet.sha256 == run.packet_sha256 else None
 
 
-def packet_text(rooms: Rooms, run: DecisionRun, packet: Packet | None) -> str | None:
+def packet_text(archive: Archive, run: DecisionRun, packet: Packet | None) -> str | None:
     """The text the engine was sent: as it was kept, else as it was made again."""
-    kept = _read_or_note([], lambda: _archived_text(rooms, run.packet_key))
+    kept = _read_or_note([], lambda: _archived_text(archive, run.packet_key))
     return kept if kept is not None else _sent_text(packet)
 
 
@@ -157,34 +159,34 @@ def _sent_text(packet: Packet | None) -> str | None:
 
 
 def _citation_view(
-    rooms: Rooms, citation: Citation, run: DecisionRun, *, problems: list[str]
+    archive: Archive, citation: Citation, run: DecisionRun, *, problems: list[str]
 ) -> views.CitedPassageView:
     """A citation with the lines it names, as they were then, and whether an action of the run cites it."""
     key = f"sha256/{citation.content_sha256[:2]}/{citation.content_sha256}"
-    content = _read_or_note(problems, lambda: _archived_text(rooms, key))
+    content = _read_or_note(problems, lambda: _archived_text(archive, key))
     lines = None if content is None else content.split("\n")[citation.start_line - 1 : citation.end_line]
     cited = any(citation.id in action.cites for action in run.actions)
     text = None if lines is None else "\n".join(lines)
     return cast(views.CitedPassageView, citation.to_dict() | {"text": text, "cited": cited})
 
 
-def _paid_reply(rooms: Rooms, run: DecisionRun) -> str | None:
+def _paid_reply(replies: StoredReplies, run: DecisionRun) -> str | None:
     """What a model that was paid answered, which is in the book also when the archive does not have it."""
-    paid = rooms.replies.reply_of_run(run.run_id) if run.usage is not None else None
+    paid = replies.reply_of_run(run.run_id) if run.usage is not None else None
     return None if paid is None else msgspec.json.decode(paid.answer_json, type=EngineAnswer).reply
 
 
-def _reasoning(rooms: Rooms, run: DecisionRun) -> str | None:
+def _reasoning(archive: Archive, run: DecisionRun) -> str | None:
     """What a model thought beside its reply, without anything that is not seen; None where nothing is kept."""
-    found = _archived_text(rooms, run.reason_key)
+    found = _archived_text(archive, run.reason_key)
     return None if found is None else "\n".join(sanitise_lines(found))
 
 
-def _archived_text(rooms: Rooms, key: str | None) -> str | None:
+def _archived_text(archive: Archive, key: str | None) -> str | None:
     """A text of the archive; None when it was never kept, Damaged when it is not there any more."""
     if key is None:
         return None
-    content = rooms.archive.get(key)
+    content = archive.get(key)
     if content is None:
         raise Damaged(f"the archive has lost {key}; restore it from a backup")
     return content.decode()
@@ -273,7 +275,7 @@ def compare_shadow(
 
 def compare_runs(rooms: Rooms, first: DecisionRun, second: DecisionRun) -> views.RunComparison:
     """Both decisions, and their packets line by line; `diff` is null where a text is not kept any more."""
-    before, after = (packet_text(rooms, run, rebuild_if_equal(rooms, run)) for run in (first, second))
+    before, after = (packet_text(rooms.archive, run, rebuild_if_equal(rooms, run)) for run in (first, second))
     diff = None
     if before is not None and after is not None:
         names = first.run_id, second.run_id

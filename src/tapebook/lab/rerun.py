@@ -15,12 +15,13 @@ from tapebook.backtest.home import BacktestHome
 from tapebook.backtest.plan import BacktestChunk, BacktestPlan
 from tapebook.backtest.run import BacktestCallbacks, BacktestProgress, BacktestRun, open_backtest_rooms, seq_at
 from tapebook.backtest.spending import BacktestLedger
+from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import deployment_id
 from tapebook.errors import BadInput
-from tapebook.log import Event, Stream
+from tapebook.log import Event, Log, Stream
+from tapebook.search.documents import Documents
 from tapebook.settings.config import Config
-from tapebook.wiring import Rooms
 
 
 class RerunComparison(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ def _rerun_chunk(
         raise BadInput(f"chunk {chunk} of backtest {plan.id} is not done: run the backtest further first")
     with _second_home(parent, config, plan) as home:
         with closing(open_backtest_rooms(first, plan, VirtualClock(plan.start))) as rooms:
-            _restore_log(rooms, home, plan, found)
+            _restore_log(rooms.book, home, plan, found, documents=rooms.documents, log=rooms.log)
         with closing(_second_run(parent, home, plan, watch)) as run:
             return RerunComparison(chunk, _differing_fields(kept.result, run.run_chunk(found)))
 
@@ -79,18 +80,22 @@ def _second_home(parent: Path, config: Config, plan: BacktestPlan) -> Iterator[B
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _restore_log(source: Rooms, home: BacktestHome, plan: BacktestPlan, chunk: BacktestChunk) -> None:
+def _restore_log(
+    book: Book, home: BacktestHome, plan: BacktestPlan, chunk: BacktestChunk, *, documents: Documents, log: Log
+) -> None:
     with closing(open_backtest_rooms(home, plan, VirtualClock(plan.start))) as target:
-        target.log.restore_events(_events_before(source, plan, chunk))
+        target.log.restore_events(_events_before(book, documents, plan, chunk, log=log))
 
 
-def _events_before(source: Rooms, plan: BacktestPlan, chunk: BacktestChunk) -> Iterator[Event]:
+def _events_before(
+    book: Book, documents: Documents, plan: BacktestPlan, chunk: BacktestChunk, *, log: Log
+) -> Iterator[Event]:
     """The log as it was when a chunk began; the agent is saved, and the first texts are known, at the plan's start."""
     deployment, known_by = deployment_id(plan.agent), max(chunk.start - 1, plan.start)
-    for stream in (source.book.stream(), source.documents.stream):
-        yield from source.log.events(stream, until=source.log.seq_as_of(stream, known_by))
-    until = seq_at(source, plan, chunk.start)
-    yield from source.log.events(Stream(source.book.owner, deployment), until=until)
+    for stream in (book.stream(), documents.stream):
+        yield from log.events(stream, until=log.seq_as_of(stream, known_by))
+    until = seq_at(book, log, plan, chunk.start)
+    yield from log.events(Stream(book.owner, deployment), until=until)
 
 
 def _differing_fields(kept: msgspec.Struct, made: msgspec.Struct) -> tuple[str, ...]:

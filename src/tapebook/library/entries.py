@@ -11,33 +11,44 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from tapebook.archive import Archive, SpooledArchive
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.files import PRIVATE_FILE, make_folders, write_whole
 from tapebook.errors import BadInput, Damaged, StoreFailed
 from tapebook.library.workspace import WORKSPACE_FOLDER
 from tapebook.log import Draft
-from tapebook.search import documents
-from tapebook.search.documents import Entry, EntryAppended, EntryKind, draft_document_event
-from tapebook.wiring import Rooms
+from tapebook.search.documents import (
+    Documents,
+    Entry,
+    EntryAppended,
+    EntryKind,
+    clean_entry,
+    draft_document_event,
+    entry_ids_in,
+    entry_path,
+    entry_span,
+    entry_text,
+)
 
 
 class EntryWriter:
     """Makes entries for one append to the log: it knows which of their files are full by then."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, documents: Documents, archive: SpooledArchive) -> None:
+        self._documents = documents
+        self._archive = archive
         self._more: Counter[tuple[str, str, int]] = Counter()
 
     def draft_entry(
         self, agent: str, what: EntryKind, text: str, *, by: str, run_id: str, at: int, entry_id: str
     ) -> Draft:
         """The event of an entry; its text is kept at once."""
-        content = documents.clean_entry(text).encode()
-        self._rooms.archive.store_content_or_raise(content)
-        span = documents.entry_span(what, at)
-        before = self._rooms.documents.entry_count(agent, what, span=span) + self._more[agent, what, span[0]]
+        content = clean_entry(text).encode()
+        self._archive.store_content_or_raise(content)
+        span = entry_span(what, at)
+        before = self._documents.entry_count(agent, what, span=span) + self._more[agent, what, span[0]]
         self._more[agent, what, span[0]] += 1
-        path = documents.entry_path(agent, what, at=at, before=before)
+        path = entry_path(agent, what, at=at, before=before)
         return draft_document_event(at, EntryAppended(entry_id, agent, what, path, sha256_hex(content), by, run_id))
 
 
@@ -85,29 +96,29 @@ def _manual_file(file: Path) -> str | None:
     return text if text.strip() else None
 
 
-def write_manual_file(rooms: Rooms, agent: str, manual: str) -> None:
+def write_manual_file(home: Path, agent: str, manual: str) -> None:
     """Writes the manual of an agent to its file, whole or not at all."""
-    text = ManualFiles(rooms.home, agent).rules_of(manual)
-    file = agent_file(rooms, agent, f"agents/{agent}/{MANUAL_FILE}")
+    text = ManualFiles(home, agent).rules_of(manual)
+    file = agent_file(home, agent, f"agents/{agent}/{MANUAL_FILE}")
     try:
         write_whole(file, f"{text}\n".encode(), durable=True)
     except OSError as error:
         raise StoreFailed(f"cannot write {file}: {error.strerror}; make room or allow writing") from error
 
 
-def write_entry_files(rooms: Rooms, *, after: int) -> int:
+def write_entry_files(documents: Documents, archive: Archive, home: Path, *, after: int) -> int:
     """Writes entries to their files that are not there yet; returns how many there were."""
     waiting: dict[str, list[Entry]] = {}
-    for entry in rooms.documents.unwritten_entries(after=after):
+    for entry in documents.unwritten_entries(after=after):
         waiting.setdefault(entry.path, []).append(entry)
     for path, entries in waiting.items():
-        _append_to_file(rooms, path, entries)
+        _append_to_file(archive, home, path, entries)
     return sum(map(len, waiting.values()))
 
 
-def archived_body(rooms: Rooms, sha256: str) -> bytes:
+def archived_body(archive: Archive, sha256: str) -> bytes:
     """What has a hash, from the archive."""
-    content = rooms.archive.get(f"sha256/{sha256[:2]}/{sha256}")
+    content = archive.get(f"sha256/{sha256[:2]}/{sha256}")
     if content is None:
         raise Damaged(
             f"the archive has nothing with the hash {sha256}: if another machine wrote it, run `tapebook doctor --fix`"
@@ -116,9 +127,9 @@ def archived_body(rooms: Rooms, sha256: str) -> bytes:
     return content
 
 
-def agent_file(rooms: Rooms, agent: str, path: str) -> Path:
+def agent_file(home: Path, agent: str, path: str) -> Path:
     """A file in an agent's folder; BadInput when a link leads it elsewhere."""
-    workspace = rooms.home / WORKSPACE_FOLDER
+    workspace = home / WORKSPACE_FOLDER
     file = workspace / path
     try:
         make_folders(file.parent, durable=True)
@@ -130,12 +141,12 @@ def agent_file(rooms: Rooms, agent: str, path: str) -> Path:
     return file
 
 
-def _append_to_file(rooms: Rooms, path: str, entries: list[Entry]) -> None:
-    file = agent_file(rooms, entries[0].agent, path)
+def _append_to_file(archive: Archive, home: Path, path: str, entries: list[Entry]) -> None:
+    file = agent_file(home, entries[0].agent, path)
     before = file.read_bytes().decode(errors="replace") if file.exists() else ""
-    there = documents.entry_ids_in(before)
+    there = entry_ids_in(before)
     texts = [
-        documents.entry_text(entry, archived_body(rooms, entry.sha256).decode())
+        entry_text(entry, archived_body(archive, entry.sha256).decode())
         for entry in entries
         if entry.entry_id not in there
     ]

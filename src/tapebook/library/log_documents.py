@@ -7,11 +7,15 @@ are written again whenever there is something new, and one that is unchanged lea
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tapebook.archive import SpooledArchive
 from tapebook.book import events as book_events
+from tapebook.book.store import Book
+from tapebook.clock import Clock
 from tapebook.domain.agent import agent_name_of, is_dry_run
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.position import ClosedTrade
@@ -23,10 +27,20 @@ from tapebook.library import document_texts
 from tapebook.library import document_texts as docs
 from tapebook.library.document_texts import AgentChange, Document, Halt
 from tapebook.library.entries import EntryWriter, archived_body
-from tapebook.log import Draft, Event
-from tapebook.search import documents
-from tapebook.search.documents import DocumentKept, LogRead, Outage, draft_document_event, entry_id_for
+from tapebook.log import Draft, Event, Log
+from tapebook.search.documents import (
+    DocumentKept,
+    Documents,
+    LogRead,
+    Outage,
+    add_failure,
+    draft_document_event,
+    end_outage,
+    entry_id_for,
+    outage_after_run,
+)
 from tapebook.settings.profiles import profile_by_keys
+from tapebook.tape.store import Tape
 from tapebook.wiring import Rooms
 
 EVENTS_PER_PAGE = 5_000
@@ -59,72 +73,78 @@ class _BacktestPlan(msgspec.Struct):
 
 def write_log_documents(rooms: Rooms) -> int:
     """Writes down all that is new; returns how many documents have a new version."""
-    kept = 0
-    for deployment, agent in rooms.book.deployments():
+    kept, writer, book, log = 0, _LogDocuments(rooms.documents, rooms.archive, rooms.clock), rooms.book, rooms.log
+    for deployment, agent in book.deployments():
         # A dry run traded nothing that its agent should read of later.
         if is_dry_run(deployment):
             continue
-        while (page := _write_page(rooms, deployment, agent)) is not None:
+        while (page := _write_page(writer, book, log, stream=deployment, agent=agent)) is not None:
             kept += page
             rooms.leases.heartbeat_if_due()
-    return kept + _write_halts(rooms) + _write_changes(rooms) + _write_outages(rooms) + _write_backtests(rooms)
+    kept += _write_halts(writer, book, log) + _write_changes(writer, book, log)
+    return kept + _write_outages(writer, rooms.tape) + _write_backtests(writer, book, rooms.home)
 
 
-def new_version_drafts(rooms: Rooms, found: Iterable[Document]) -> list[Draft]:
-    """The events of documents that say something new; their bodies are in the archive before them."""
-    drafts, now, seq = [], rooms.clock.now(), rooms.documents.head()
-    for each in found:
-        content = each.text.encode()
-        digest = sha256_hex(content)
-        before = rooms.documents.version(each.scope, each.path, seq=seq)
-        if before is None or before.sha256 != digest:
-            rooms.archive.store_content_or_raise(content)
-            kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
-            drafts.append(draft_document_event(now, kept))
-    return drafts
+class _LogDocuments:
+    """The documents that the log becomes: what is stored of them, and up to where it was read."""
+
+    def __init__(self, documents: Documents, archive: SpooledArchive, clock: Clock) -> None:
+        self.stored, self.archive, self.clock = documents, archive, clock
+
+    def append(self, found: Iterable[Document], read: LogRead | None = None, entries: Sequence[Draft] = ()) -> int:
+        """Appends those that say something new, with the place up to which was read; returns how many there are."""
+        drafts = self._new_versions(found)
+        if read is not None:
+            self.stored.append([*drafts, *entries, draft_document_event(self.clock.now(), read)])
+        elif drafts:
+            self.stored.append(drafts)
+        return len(drafts)
+
+    def _new_versions(self, found: Iterable[Document]) -> list[Draft]:
+        """The events of documents that say something new; their bodies are in the archive before them."""
+        drafts, now, seq = [], self.clock.now(), self.stored.head()
+        for each in found:
+            content = each.text.encode()
+            digest = sha256_hex(content)
+            before = self.stored.version(each.scope, each.path, seq=seq)
+            if before is None or before.sha256 != digest:
+                self.archive.store_content_or_raise(content)
+                kept = DocumentKept(each.scope, each.path, each.kind, digest, len(content), "log", "system")
+                drafts.append(draft_document_event(now, kept))
+        return drafts
 
 
-def _write_backtests(rooms: Rooms) -> int:
+def _write_backtests(writer: _LogDocuments, book: Book, home: Path) -> int:
     """The summaries of backtests that have ended below this home."""
-    agents = set(rooms.book.agent_names())
+    agents = set(book.agent_names())
     found = []
-    for summary in sorted(rooms.home.glob("backtests/*/summary.md")):
+    for summary in sorted(home.glob("backtests/*/summary.md")):
         plan = msgspec.json.decode((summary.parent / "plan.json").read_bytes(), type=_BacktestPlan)
         text, agent = summary.read_text("utf-8"), plan.value.agent.name
         found.append(docs.backtest_document(summary.parent.name, text, agent=agent, agents=agents))
-    drafts = new_version_drafts(rooms, found)
-    _append_drafts(rooms, drafts)
-    return len(drafts)
+    return writer.append(found)
 
 
-def _append_drafts(rooms: Rooms, drafts: Sequence[Draft]) -> None:
-    if drafts:
-        rooms.documents.append(drafts)
-
-
-def _write_page(rooms: Rooms, deployment: str, agent: str) -> int | None:
+def _write_page(writer: _LogDocuments, book: Book, log: Log, *, stream: str, agent: str) -> int | None:
     """Reads one page of a deployment's stream; None when there is nothing new."""
-    mark = rooms.documents.read_mark(deployment)
-    stream = rooms.book.stream(deployment)
-    events = list(islice(rooms.log.events(stream, after=mark.until), EVENTS_PER_PAGE))
+    mark = writer.stored.read_mark(stream)
+    events = list(islice(log.events(book.stream(stream), after=mark.until), EVENTS_PER_PAGE))
     if not events:
         return None
-    reading = _StreamPage(rooms, agent, mark.troubles)
+    reading = _StreamPage(book, writer, agent, mark.troubles)
     for event in events:
         reading.read_event(event)
-    drafts = new_version_drafts(rooms, reading.documents())
-    read = draft_document_event(rooms.clock.now(), LogRead(deployment, events[-1].seq, reading.troubles))
-    rooms.documents.append([*drafts, *reading.entries, read])
-    return len(drafts)
+    return writer.append(reading.documents(), LogRead(stream, events[-1].seq, reading.troubles), reading.entries)
 
 
 class _StreamPage:
     """A page of a deployment's stream, as far as it was read."""
 
-    def __init__(self, rooms: Rooms, agent: str, troubles: Mapping[str, Outage]) -> None:
-        self._rooms = rooms
+    def __init__(self, book: Book, writer: _LogDocuments, agent: str, troubles: Mapping[str, Outage]) -> None:
+        self._book = book
+        self._stored, self._archive = writer.stored, writer.archive
         self._agent = agent
-        self._pen = EntryWriter(rooms)
+        self._pen = EntryWriter(writer.stored, writer.archive)
         self._trades: list[Document] = []
         self._days: dict[str, list[str]] = {}
         self._incidents: dict[str, Document] = {}
@@ -141,10 +161,10 @@ class _StreamPage:
             problem = msgspec.json.decode(event.body, type=NoteRefused).problem
             words = f"{iso_text(event.happened_at)[:16]} {quote_line(problem)}"
             before = self.troubles.get("lessons")
-            found = documents.add_failure(before, "lessons", at=event.happened_at, state="rejected", words=words)
+            found = add_failure(before, "lessons", at=event.happened_at, state="rejected", words=words)
             self._note_outage("lessons", found)
         elif event.kind == NOTE_WRITTEN and "lessons" in self.troubles and not _is_restated(event):
-            self._note_outage("lessons", documents.end_outage(self.troubles["lessons"], at=event.happened_at))
+            self._note_outage("lessons", end_outage(self.troubles["lessons"], at=event.happened_at))
 
     def documents(self) -> list[Document]:
         """All that was told."""
@@ -157,18 +177,18 @@ class _StreamPage:
             return
         if docs.acted_or_refused(run):
             self._days.setdefault(iso_text(run.as_of)[:10], []).append(docs.decision_text(run))
-        found = documents.outage_after_run(self.troubles.get("decisions"), run, document_texts.failed_run_line(run))
+        found = outage_after_run(self.troubles.get("decisions"), run, document_texts.failed_run_line(run))
         if found is not None:
             self._note_outage("decisions", found)
         name = entry_id_for(run.run_id)
-        if sanitise_lines(run.note) and self._rooms.documents.entry(name) is None:
+        if sanitise_lines(run.note) and self._stored.entry(name) is None:
             entry = self._pen.draft_entry(
                 self._agent, "journal", run.note, by=self._agent, run_id=run.run_id, at=run.as_of, entry_id=name
             )
             self.entries.append(entry)
 
     def _add_trade(self, trade: ClosedTrade) -> None:
-        book = self._rooms.book
+        book = self._book
         if "fills" in book.trade_lacks(trade.state.trade_id):
             # What is partly assumed is nothing to be found and learned from.
             return
@@ -199,23 +219,23 @@ class _StreamPage:
 
     def _stored_decisions(self, day: str, part: int) -> list[str]:
         """What a part of a day's transcript has by now."""
-        rooms, place = self._rooms, docs.transcript_document(self._agent, day, part=part, decisions=())
-        version = rooms.documents.version(place.scope, place.path, seq=rooms.documents.head())
+        place = docs.transcript_document(self._agent, day, part=part, decisions=())
+        version = self._stored.version(place.scope, place.path, seq=self._stored.head())
         return (
-            docs.transcript_decisions(archived_body(rooms, version.sha256).decode())
+            docs.transcript_decisions(archived_body(self._archive, version.sha256).decode())
             if version and version.sha256
             else []
         )
 
 
-def _write_halts(rooms: Rooms) -> int:
+def _write_halts(writer: _LogDocuments, book: Book, log: Log) -> int:
     """Every halt there was, told anew when the owner's stream has moved."""
-    head = rooms.book.head()
-    if rooms.documents.read_mark(_OWNER_STREAM).until == head:
+    head = book.head()
+    if writer.stored.read_mark(_OWNER_STREAM).until == head:
         return 0
     stood: dict[str, Halt] = {}
     ended: list[Halt] = []
-    for event in rooms.log.events(rooms.book.stream(), until=head):
+    for event in log.events(book.stream(), until=head):
         if event.kind == _HALTED:
             halted = book_events.event_body(event, book_events.DeskHalted)
             ended += _end_halt(stood, halted.subject, at=event.happened_at, reason=f"halted again: {halted.reason}")
@@ -223,19 +243,18 @@ def _write_halts(rooms: Rooms) -> int:
         elif event.kind == _RESUMED:
             resumed = book_events.event_body(event, book_events.DeskResumed)
             ended += _end_halt(stood, resumed.subject, at=event.happened_at, reason=resumed.reason)
-    drafts = new_version_drafts(rooms, map(document_texts.halt_incident, [*ended, *stood.values()]))
-    rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_OWNER_STREAM, head))])
-    return len(drafts)
+    found = map(document_texts.halt_incident, [*ended, *stood.values()])
+    return writer.append(found, LogRead(_OWNER_STREAM, head))
 
 
-def _write_changes(rooms: Rooms) -> int:
+def _write_changes(writer: _LogDocuments, book: Book, log: Log) -> int:
     """Every version of an agent since the last time, with what differs from the one before it."""
-    head, mark = rooms.book.head(), rooms.documents.read_mark(_CHANGES_READER).until
+    head, mark = book.head(), writer.stored.read_mark(_CHANGES_READER).until
     if mark == head:
         return 0
     known: dict[str, Mapping[str, Any]] = {}
     found: list[Document] = []
-    for event in rooms.log.events(rooms.book.stream(), until=head):
+    for event in log.events(book.stream(), until=head):
         if event.kind not in (_SAVED, _REMOVED):
             continue
         removed = event.kind == _REMOVED
@@ -250,9 +269,7 @@ def _write_changes(rooms: Rooms) -> int:
             change = AgentChange(name, body.version, event.happened_at, body.reason, known.get(name), settings, removed)
             found.append(docs.change_document(change))
         known[name] = settings
-    drafts = new_version_drafts(rooms, found)
-    rooms.documents.append([*drafts, draft_document_event(rooms.clock.now(), LogRead(_CHANGES_READER, head))])
-    return len(drafts)
+    return writer.append(found, LogRead(_CHANGES_READER, head))
 
 
 def _end_halt(stood: dict[str, Halt], subject: str, *, at: int, reason: str) -> list[Halt]:
@@ -260,13 +277,11 @@ def _end_halt(stood: dict[str, Halt], subject: str, *, at: int, reason: str) -> 
     return [] if halt is None else [msgspec.structs.replace(halt, ended_at=at, ended_reason=reason)]
 
 
-def _write_outages(rooms: Rooms) -> int:
-    now = rooms.clock.now()
-    recorded = [(found.gap, found.filled_at is not None) for found in rooms.tape.gaps(as_of=now)]
+def _write_outages(writer: _LogDocuments, tape: Tape) -> int:
+    now = writer.clock.now()
+    recorded = [(found.gap, found.filled_at is not None) for found in tape.gaps(as_of=now)]
     recent = [each for each in document_texts.group_feed_outages(recorded) if each.ended_at > now - OUTAGE_LOOKBACK_MS]
-    drafts = new_version_drafts(rooms, map(document_texts.feed_incident, recent))
-    _append_drafts(rooms, drafts)
-    return len(drafts)
+    return writer.append(map(document_texts.feed_incident, recent))
 
 
 def _is_restated(event: Event) -> bool:

@@ -15,6 +15,9 @@ from typing import Any
 
 import msgspec
 
+from tapebook.archive import Archive
+from tapebook.book.store import Book
+from tapebook.clock import Clock
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.packet import Citation
 from tapebook.domain.units import iso_text
@@ -24,8 +27,8 @@ from tapebook.library import workspace
 from tapebook.library.entries import ManualFiles, archived_body
 from tapebook.library.workspace import WORKSPACE_FOLDER, RefusedFile
 from tapebook.search import GLOBAL_SCOPE, DocumentVersion, Index, IndexAnswer, IndexReport
-from tapebook.search.documents import TermsChosen, draft_document_event
-from tapebook.search.index import WordsFirstIndex, decode_search_terms
+from tapebook.search.documents import Documents, TermsChosen, draft_document_event
+from tapebook.search.index import IndexFiles, WordsFirstIndex, decode_search_terms
 from tapebook.wiring import Rooms
 
 VERSIONS_PER_BATCH = 200
@@ -38,41 +41,48 @@ def no_progress(_done: int, _of: int) -> None:
     """Progress that nobody watches."""
 
 
-def index_as_of(rooms: Rooms, seq: int) -> Index:
+def index_as_of(documents: Documents, archive: Archive, indexes: IndexFiles, seq: int) -> Index:
     """The index with the terms of a watermark, knowing all versions up to it."""
-    documents = rooms.documents.state_as_of(seq)
-    terms = decode_search_terms(documents.terms)
-    index = rooms.indexes.open_index(terms)
-    if index.head() < documents.newest:
+    state = documents.state_as_of(seq)
+    terms = decode_search_terms(state.terms)
+    index = indexes.open_index(terms)
+    if index.head() < state.newest:
         # No further than the watermark: what came later may be damaged, and a replay of before does not need it.
-        fill_index(rooms, index, until=documents.newest)
+        fill_index(documents, archive, index, until=state.newest)
     return index
 
 
-def store_search_terms(rooms: Rooms) -> None:
+def store_search_terms(documents: Documents, clock: Clock, indexes: IndexFiles) -> None:
     """Keeps the terms of the settings, if they are not those that stand; decisions search with them from now on."""
-    chosen = rooms.indexes.chosen.text
-    if rooms.documents.state_as_of(rooms.documents.log_head()).terms != chosen:
-        rooms.documents.append([draft_document_event(rooms.clock.now(), TermsChosen(chosen))])
+    chosen = indexes.chosen.text
+    if documents.state_as_of(documents.log_head()).terms != chosen:
+        documents.append([draft_document_event(clock.now(), TermsChosen(chosen))])
 
 
-def index_new_versions(rooms: Rooms, *, progress: IndexProgress = no_progress) -> IndexReport:
+def index_new_versions(
+    documents: Documents, archive: Archive, indexes: IndexFiles, *, progress: IndexProgress = no_progress
+) -> IndexReport:
     """Indexes every version that is not indexed yet."""
-    if not rooms.documents.head():
+    if not documents.head():
         return IndexReport()
-    terms = decode_search_terms(rooms.documents.state_as_of(rooms.documents.log_head()).terms)
-    return fill_index(rooms, rooms.indexes.open_index(terms), progress=progress)
+    terms = decode_search_terms(documents.state_as_of(documents.log_head()).terms)
+    return fill_index(documents, archive, indexes.open_index(terms), progress=progress)
 
 
 def fill_index(
-    rooms: Rooms, index: Index, *, until: int | None = None, progress: IndexProgress = no_progress
+    documents: Documents,
+    archive: Archive,
+    index: Index,
+    *,
+    until: int | None = None,
+    progress: IndexProgress = no_progress,
 ) -> IndexReport:
     """Gives an index the versions behind its head, a batch at a time; whoever is killed goes on from there."""
-    begun, newest = index.head(), rooms.documents.head() if until is None else until
+    begun, newest = index.head(), documents.head() if until is None else until
     done = IndexReport(head=begun)
-    while batch := rooms.documents.versions(after=done.head, until=newest, most=VERSIONS_PER_BATCH):
+    while batch := documents.versions(after=done.head, until=newest, most=VERSIONS_PER_BATCH):
         try:
-            report = index.index([(version, _version_body(rooms, version)) for version in batch])
+            report = index.index([(version, _version_body(archive, version)) for version in batch])
         except StaleWriter:
             # Another process took some of them in; what is left is behind its head.
             done = msgspec.structs.replace(done, head=index.head())
@@ -86,24 +96,26 @@ def fill_index(
     return done
 
 
-def reindex(rooms: Rooms, *, progress: IndexProgress = no_progress) -> IndexReport:
+def reindex(
+    documents: Documents, archive: Archive, home: Path, *, indexes: IndexFiles, progress: IndexProgress = no_progress
+) -> IndexReport:
     """Builds the index anew beside the one that is there, and then puts it in its place.
 
     What a killed process has built by then is kept, and the next one continues.
     """
-    terms = rooms.indexes.chosen
-    with exclusive_lock(rooms.home, "recall"):
-        fresh = rooms.indexes.new_index(terms)
+    terms = indexes.chosen
+    with exclusive_lock(home, "recall"):
+        fresh = indexes.new_index(terms)
         try:
-            report = fill_index(rooms, fresh, progress=progress)
+            report = fill_index(documents, archive, fresh, progress=progress)
         finally:
             fresh.close()
-        rooms.indexes.install_new_index(terms)
+        indexes.install_new_index(terms)
     return report
 
 
-def _version_body(rooms: Rooms, version: DocumentVersion) -> bytes:
-    return archived_body(rooms, version.sha256) if version.sha256 else b""
+def _version_body(archive: Archive, version: DocumentVersion) -> bytes:
+    return archived_body(archive, version.sha256) if version.sha256 else b""
 
 
 MAX_RESULTS = 100
@@ -203,7 +215,7 @@ def search_documents(
     """Places that answer a question: those an agent may see, or all there are; now, or as known at a moment."""
     if not query.strip() or not 1 <= limit <= MAX_RESULTS:
         raise BadInput(f"a search needs words, and a limit from 1 to {MAX_RESULTS}")
-    scopes = _visible_scopes(rooms, agent)
+    scopes = _visible_scopes(rooms.book, agent)
     documents, newest = rooms.documents, rooms.documents.head()
     seq = newest if as_of is None else min(newest, documents.seq_as_of(as_of))
     if not seq:
@@ -213,35 +225,44 @@ def search_documents(
     terms = msgspec.structs.replace(rooms.indexes.chosen, per_kind=(), filler_percent=fewest)
     index = rooms.indexes.open_index(terms)
     asked = {"scopes": scopes, "seq": seq, "limit": limit, "kinds": kinds}
-    answer, missing = _search_now(rooms, index, query, until=newest, **asked)
+    answer, missing = _search_now(rooms.documents, rooms.archive, index, query, until=newest, **asked)
     explained = tuple({part.name: part.value_e4 / 10_000 for part in parts} for parts in answer.explained)
     return SearchResult(query, seq, answer.citations, answer.why, explained, missing)
 
 
 def read_document(
-    rooms: Rooms, path: str, *, agent: str | None = None, sha256: str | None = None, as_of: int | None = None
+    book: Book,
+    documents: Documents,
+    archive: Archive,
+    path: str,
+    *,
+    agent: str | None = None,
+    sha256: str | None = None,
+    as_of: int | None = None,
 ) -> DocumentText:
     """A document by its path: one that an agent may see, or any; now, as known at a moment, or the one with a hash."""
-    documents, newest = rooms.documents, rooms.documents.head()
+    newest = documents.head()
     seq = newest if as_of is None else min(newest, documents.seq_as_of(as_of))
     # An agent's own document comes before one of the same name that is for all.
-    for scope in reversed(_visible_scopes(rooms, agent)):
+    for scope in reversed(_visible_scopes(book, agent)):
         # A citation may be of a version that was changed or removed since.
         found = documents.version(scope, path, seq=seq, sha256=sha256)
         if found is not None and found.sha256:
-            body = archived_body(rooms, found.sha256).decode(errors="replace")
+            body = archived_body(archive, found.sha256).decode(errors="replace")
             return DocumentText(path, found.kind, body, found.sha256, found.scope, iso_text(found.known_at))
     version = f" with hash {sha256}" if sha256 else ""
     raise UnknownName(f"there is no document {path!r}{version}: give a path as a search gives it")
 
 
-def _search_now(rooms: Rooms, index: Index, query: str, *, until: int, **asked: Any) -> tuple[IndexAnswer, str]:
+def _search_now(
+    documents: Documents, archive: Archive, index: Index, query: str, *, until: int, **asked: Any
+) -> tuple[IndexAnswer, str]:
     """The answer as far as it can be had at once, and what is missing of it: people do not wait for a server."""
     if not isinstance(index, WordsFirstIndex) or index.is_local:
-        fill_index(rooms, index, until=until)
+        fill_index(documents, archive, index, until=until)
         return index.search(query, **asked), ""
-    while batch := rooms.documents.versions(after=index.words_head(), until=until, most=VERSIONS_PER_BATCH):
-        index.index_words([(version, _version_body(rooms, version)) for version in batch])
+    while batch := documents.versions(after=index.words_head(), until=until, most=VERSIONS_PER_BATCH):
+        index.index_words([(version, _version_body(archive, version)) for version in batch])
     behind = until - index.head()
     waiting = "the newest documents have no vectors yet and are found by words: run `tapebook recall sync`"
     try:
@@ -250,35 +271,35 @@ def _search_now(rooms: Rooms, index: Index, query: str, *, until: int, **asked: 
         return index.search_words(query, **asked), f"meaning: {error}; this is what words alone find"
 
 
-def documents_status(rooms: Rooms) -> RecallStatus:
+def documents_status(book: Book, documents: Documents, home: Path, *, indexes: IndexFiles) -> RecallStatus:
     """The state of documents and index; nothing is written, and the index is not brought up to date."""
-    terms, last, newest = rooms.indexes.chosen, workspace.load_workspace_state(rooms.home), rooms.documents.head()
-    index = rooms.indexes.open_index(terms) if rooms.indexes.path_for(terms).exists() else None
+    terms, last, newest = indexes.chosen, workspace.load_workspace_state(home), documents.head()
+    index = indexes.open_index(terms) if indexes.path_for(terms).exists() else None
     counts = index.counts() if index else None
-    kinds = rooms.documents.kinds()
-    open_ones = [each.proposal_id for each in rooms.documents.proposals(most=_NO_LIMIT) if each.status == "open"]
+    kinds = documents.kinds()
+    open_ones = [each.proposal_id for each in documents.proposals(most=_NO_LIMIT) if each.status == "open"]
     return RecallStatus(
         slot=terms.slot,
         embedder=terms.embedder,
-        workspace=str(rooms.home / WORKSPACE_FOLDER),
-        folders=rooms.documents.folders(),
+        workspace=str(home / WORKSPACE_FOLDER),
+        folders=documents.folders(),
         synced_at=iso_text(last.synced_at) if last.synced_at else None,
         documents=sum(kinds.values()),
         kinds=kinds,
-        files=_newest_files(rooms),
+        files=_newest_files(documents),
         chunks=counts.chunks if counts else 0,
         index_bytes=counts.bytes if counts else 0,
         head=index.head() if index else 0,
         documents_head=newest,
         open_proposals=open_ones,
-        manuals_differ=_differing_manuals(rooms),
+        manuals_differ=_differing_manuals(book, home),
         refused=last.refused,
         problem=last.problem,
     )
 
 
-def _newest_files(rooms: Rooms) -> list[DocumentFile]:
-    found = [each for each in rooms.documents.files().values() if each.sha256]
+def _newest_files(documents: Documents) -> list[DocumentFile]:
+    found = [each for each in documents.files().values() if each.sha256]
     found.sort(key=lambda each: (-each.seq, each.path))
     return [
         DocumentFile(each.path, each.kind, each.scope, each.sha256, iso_text(each.known_at))
@@ -286,15 +307,15 @@ def _newest_files(rooms: Rooms) -> list[DocumentFile]:
     ]
 
 
-def _visible_scopes(rooms: Rooms, agent: str | None) -> tuple[str, ...]:
+def _visible_scopes(book: Book, agent: str | None) -> tuple[str, ...]:
     if agent is not None:
-        return (GLOBAL_SCOPE, rooms.book.find_agent(agent, removed=True).agent.name)
-    return (GLOBAL_SCOPE, *(profile.name for _, profile in rooms.book.agents(removed=True)))
+        return (GLOBAL_SCOPE, book.find_agent(agent, removed=True).agent.name)
+    return (GLOBAL_SCOPE, *(profile.name for _, profile in book.agents(removed=True)))
 
 
-def _differing_manuals(rooms: Rooms) -> list[str]:
+def _differing_manuals(book: Book, home: Path) -> list[str]:
     """Agents whose files say something else than the manual they are given, which the next sync may take in."""
-    return [profile.name for _, profile in rooms.book.agents() if _is_manual_edited(rooms.home, profile)]
+    return [profile.name for _, profile in book.agents() if _is_manual_edited(home, profile)]
 
 
 def _is_manual_edited(home: Path, profile: AgentProfile) -> bool:

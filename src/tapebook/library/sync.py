@@ -10,6 +10,7 @@ killed one stopped, and a sync with nothing new writes nothing.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Event
 
 import msgspec
@@ -25,7 +26,7 @@ from tapebook.library.search import IndexProgress, index_new_versions, no_progre
 from tapebook.library.workspace import WORKSPACE_FOLDER, RefusedFile, WorkspaceFile, WorkspaceState
 from tapebook.log import Draft
 from tapebook.search import DocumentVersion, IndexReport
-from tapebook.search.documents import DocumentKept, DocumentRemoved, Trust, draft_document_event
+from tapebook.search.documents import DocumentKept, DocumentRemoved, Documents, Trust, draft_document_event
 from tapebook.uploads import send_documents
 from tapebook.wiring import Rooms
 
@@ -57,7 +58,7 @@ class SyncReport(msgspec.Struct, frozen=True):
 
 def sync_documents(rooms: Rooms, *, progress: IndexProgress = no_progress) -> SyncReport:
     """Does all of it; Busy while another process does. What goes wrong is kept for `status`, and raised."""
-    require_workspace(rooms)
+    require_workspace(rooms.documents, rooms.home)
     before = workspace.load_workspace_state(rooms.home)
     try:
         return _sync_under_lease(rooms, before, progress)
@@ -70,32 +71,32 @@ def sync_documents(rooms: Rooms, *, progress: IndexProgress = no_progress) -> Sy
 
 def _sync_under_lease(rooms: Rooms, before: WorkspaceState, progress: IndexProgress) -> SyncReport:
     with rooms.leases.holding(rooms.documents.stream):
-        store_search_terms(rooms)
+        store_search_terms(rooms.documents, rooms.clock, rooms.indexes)
         derived = write_log_documents(rooms)
-        entries = write_entry_files(rooms, after=before.entries)
+        entries = write_entry_files(rooms.documents, rooms.archive, rooms.home, after=before.entries)
         files = _FileSync(rooms, before)
         files.sync_files()
         until = rooms.documents.log_head()
     if files.kept or derived:
-        send_documents(rooms)
-    indexed = index_new_versions(rooms, progress=progress)
+        send_documents(rooms.archive, rooms.config)
+    indexed = index_new_versions(rooms.documents, rooms.archive, rooms.indexes, progress=progress)
     at = rooms.clock.now()
     workspace.save_workspace_state(rooms.home, WorkspaceState(files.now_seen, at, tuple(files.refused), entries=until))
     return SyncReport(at, files.kept, files.removed, files.unchanged, derived, entries, tuple(files.refused), indexed)
 
 
-def require_workspace(rooms: Rooms) -> None:
+def require_workspace(documents: Documents, home: Path) -> None:
     """Makes the workspace; BadInput when its documents come from another machine, which alone knows its files."""
-    folder = rooms.home / WORKSPACE_FOLDER
+    folder = home / WORKSPACE_FOLDER
     if folder.is_dir():
         return
-    if any(version.path.startswith(("agents/", "global/")) and version.sha256 for version in _known_files(rooms)):
+    if any(version.path.startswith(("agents/", "global/")) and version.sha256 for version in _known_files(documents)):
         raise BadInput(f"the book has documents of {folder}, which is not there: put it back, or sync where it is")
     make_folders(folder, durable=True)
 
 
-def _known_files(rooms: Rooms) -> list[DocumentVersion]:
-    return list(rooms.documents.files().values())
+def _known_files(documents: Documents) -> list[DocumentVersion]:
+    return list(documents.files().values())
 
 
 class _FileSync:
@@ -126,10 +127,9 @@ class _FileSync:
         self._flush()
 
     def _walk_files(self) -> list[WorkspaceFile]:
-        rooms = self._rooms
-        agents = rooms.book.agent_names()
+        agents = self._rooms.book.agent_names()
         areas, lost = workspace.workspace_areas(
-            rooms.home / WORKSPACE_FOLDER, agents=agents, folders=rooms.documents.folders()
+            self._rooms.home / WORKSPACE_FOLDER, agents=agents, folders=self._rooms.documents.folders()
         )
         walked = [found for area in areas for found in workspace.walk_area(area)]
         there, twice = workspace.drop_duplicates([found for found in walked if isinstance(found, WorkspaceFile)])
@@ -186,7 +186,7 @@ def watch_documents(rooms: Rooms, *, seconds: float | None = None, stop: Event |
     """
     from watchfiles import watch as changes
 
-    require_workspace(rooms)
+    require_workspace(rooms.documents, rooms.home)
     yield from _sync_if_free(rooms)
     end = None if seconds is None else elapsed_seconds() + seconds
     round_ms = rooms.config.recall.sync_minutes * 60_000

@@ -8,14 +8,18 @@ import msgspec
 
 from tapebook.backtest.formats import usd_text
 from tapebook.backtest.home import backtest_homes
+from tapebook.book.store import Book
 from tapebook.book.totals import TradeTotals
+from tapebook.clock import Clock
 from tapebook.domain.agent import deployment_id
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.text import plural, short_line
 from tapebook.domain.units import DAY, E6, HOUR, SECOND, decimal_text, floor_to_step, iso_text
 from tapebook.home import DEMO_START
 from tapebook.lab.replay import ReplayReport, rebuild_packet, replay_runs
+from tapebook.lessons.notes import Notes
 from tapebook.report.comparison import PairedVerdict, compare_backtests
+from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.prepare import tape_marks
 from tapebook.wiring import Rooms
@@ -101,8 +105,10 @@ def demo_report(rooms: Rooms, *, seed: int) -> DemoReport:
         market_until=floor_to_step(rooms.tape.head()[1], SECOND),
         rows=rooms.tape.rows_written(),
         decisions=rooms.book.run_counts(),
-        refused=_refused_counts(rooms),
-        agents=[_agent_result(rooms, name, deployment) for name, deployment in names],
+        refused=_refused_counts(rooms.book),
+        agents=[
+            _agent_result(rooms.book, rooms.tape, name, deployment, clock=rooms.clock) for name, deployment in names
+        ],
         replayed=replay_runs(rooms, _spread(run_ids) if is_aged else run_ids[::-1]),
         heads={stream.name: rooms.log.head(stream).hash for stream in rooms.log.streams()},
         # A demo of a few hours has hardly learned anything.
@@ -118,7 +124,7 @@ def _highlights(rooms: Rooms) -> dict[str, str]:
     cited = [each for packet in packets for each in packet.citations if each.path.startswith("global/")]
     refused = [text for run in newest if (text := _refused_order(run)) is not None]
     lines = {
-        "lesson": _best_lesson(rooms),
+        "lesson": _best_lesson(rooms.book, rooms.notes),
         "look-alike": next(iter(alike), None),
         "citation": next((f'{each.path}:{each.start_line} "{short_line(each.snippet, 90)}"' for each in cited), None),
         "refused order": next(iter(refused), None),
@@ -139,13 +145,13 @@ def _backtests_line(home: Path) -> dict[str, str]:
     return {"backtests": f"{on.agent} again, {days}: {with_it} USD with its memory, {without} without: {verdict}"}
 
 
-def _best_lesson(rooms: Rooms) -> str | None:
+def _best_lesson(book: Book, notes: Notes) -> str | None:
     """The lesson that stands best, with how many were confirmed and retired in all."""
     order = ("confirmed", "registered", "weakened", "retired")
     known = [
         (profile.name, change.lesson)
-        for _, profile in rooms.book.agents()
-        for change in rooms.notes.lessons(deployment_id(profile), seq=rooms.book.head(deployment_id(profile)))
+        for _, profile in book.agents()
+        for change in notes.lessons(deployment_id(profile), seq=book.head(deployment_id(profile)))
     ]
     if not known:
         return None
@@ -163,12 +169,12 @@ def _refused_order(run: DecisionRun) -> str | None:
     return None
 
 
-def _agent_result(rooms: Rooms, agent: str, deployment: str) -> DemoAgentResult:
-    account = rooms.book.account(deployment, seq=rooms.book.head(deployment))
+def _agent_result(book: Book, tape: Tape, agent: str, deployment: str, *, clock: Clock) -> DemoAgentResult:
+    account = book.account(deployment, seq=book.head(deployment))
     portfolio = account.portfolio
-    seen = tape_marks(rooms.tape, portfolio.positions, view=View(rooms.clock.now()))
+    seen = tape_marks(tape, portfolio.positions, view=View(clock.now()))
     return DemoAgentResult(
-        agent, rooms.book.trade_totals(deployment), len(portfolio.positions), portfolio.equity_usd_e6(seen)
+        agent, book.trade_totals(deployment), len(portfolio.positions), portfolio.equity_usd_e6(seen)
     )
 
 
@@ -178,9 +184,9 @@ def _spread(run_ids: list[str]) -> list[str]:
     return [*newest, *rest[:: len(rest) // _REPLAYED + 1]][::-1]
 
 
-def _refused_counts(rooms: Rooms) -> dict[str, int]:
+def _refused_counts(book: Book) -> dict[str, int]:
     refused: dict[str, int] = {}
-    for _, rule, count in rooms.book.action_counts():
+    for _, rule, count in book.action_counts():
         if rule:
             refused[rule] = refused.get(rule, 0) + count
     return refused

@@ -19,12 +19,14 @@ from tapebook.backtest.plan import BacktestPlan
 from tapebook.backtest.price_series import BarColumns, finest_bars
 from tapebook.backtest.result import BacktestResult, ChunkResult
 from tapebook.backtest.spending import SpendingTotals
+from tapebook.book.store import Book
+from tapebook.db import Database
 from tapebook.domain import views
 from tapebook.domain.agent import Deployment, deployment_id
 from tapebook.domain.units import E6, iso_text
 from tapebook.errors import BadInput, StoreFailed
 from tapebook.history.exporter import atomic_file, check_file_place
-from tapebook.wiring import Rooms
+from tapebook.tape.store import Tape
 
 
 class ReportData(msgspec.Struct, frozen=True):
@@ -46,7 +48,8 @@ class ReportData(msgspec.Struct, frozen=True):
 
 
 def report_data(
-    rooms: Rooms,
+    book: Book,
+    book_db: Database,
     plan: BacktestPlan,
     result: BacktestResult,
     *,
@@ -54,16 +57,16 @@ def report_data(
     spent: SpendingTotals | None = None,
 ) -> ReportData:
     """Reads the book of a backtest up to where it was measured; `stale` names inputs that are others by now."""
-    deployment = Deployment(rooms.book.owner, deployment_id(plan.agent), plan.agent, plan.agent_version)
-    book = book_range(rooms, deployment, after=0, until=result.total.head_seq)
+    deployment = Deployment(book.owner, deployment_id(plan.agent), plan.agent, plan.agent_version)
+    decided = book_range(book, book_db, deployment, after=0, until=result.total.head_seq)
     # The book's last moment may lie before the end of the range, where the result was measured.
     last = EquityPoint(result.end, result.total.equity_end_usd_e6, result.total.insurance_usd_e6)
-    return ReportData(result, [*equity_points(book), last], book.ended_trades(), stale, spent or SpendingTotals())
+    return ReportData(result, [*equity_points(decided), last], decided.ended_trades(), stale, spent or SpendingTotals())
 
 
-def market_bars(rooms: Rooms, plan: BacktestPlan) -> list[BarColumns]:
+def market_bars(tape: Tape, plan: BacktestPlan) -> list[BarColumns]:
     """The finest bars of every symbol of a plan."""
-    found = (finest_bars(rooms.tape, plan, symbol) for symbol in plan.symbols)
+    found = (finest_bars(tape, plan, symbol) for symbol in plan.symbols)
     return [bars for bars in found if bars is not None]
 
 

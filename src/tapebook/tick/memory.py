@@ -609,7 +609,7 @@ def citations_for(
         last_exit=lines(next((trade.exit_reason for trade in closed if trade.state.symbol == market.symbol), "")),
     )
     rules = decode_search_terms(rooms.documents.state_as_of(seq).terms).rules
-    index = index_as_of(rooms, seq)
+    index = index_as_of(rooms.documents, rooms.archive, rooms.indexes, seq)
     search = partial(
         index.search, question.text(rules=rules), scopes=(agent.name, GLOBAL_SCOPE), seq=min(seq, index.head())
     )
