@@ -28,7 +28,7 @@ from tapebook.backtest.spending import BacktestLedger, BacktestReplies, Spending
 from tapebook.backtest.summary import summary_text
 from tapebook.book.decision_queue import StoredReplies
 from tapebook.book.store import Book
-from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.clock import Clock, VirtualClock, elapsed_seconds
 from tapebook.db import Database
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import Deployment, deployment_id
@@ -135,7 +135,7 @@ class BacktestRun:
         self._spending = spending or BacktestLedger(home.folder.parent.parent, plan, run_usd_e6=0)
         self._rooms = rooms = open_rooms(home, plan, self._clock, ledger=self._spending)
         self._ticks, self._began = 0, elapsed_seconds()
-        self._deployment, self._learn = deploy_plan(self._rooms, plan), learn_until_frozen(plan)
+        self._deployment, self._learn = deploy_plan(self._rooms.book, self._clock, plan), learn_until_frozen(plan)
         inherit_memory(rooms.book, rooms.log, plan, parent=home.folder.parent.parent)
         self._texts = TextArrivals(rooms, plan, parent=home.folder.parent.parent)
         self._limit = bar_wait_ms(self._rooms.config)
@@ -232,8 +232,9 @@ class BacktestRun:
         if is_learning(plan, chunk.end) and not self._has_snapshot(chunk, until):
             self._clock.advance(max(self._clock.now(), chunk.end - 1))
             span = (chunk.start, chunk.end)
+            book, experience = self._rooms.book, self._rooms.experience
             until = append_experience_snapshot(
-                self._rooms, deployment, chunk.name, since_seq=since, seq=until, span=span
+                book, experience, deployment.id, label=chunk.name, since_seq=since, seq=until, span=span
             )
         result = measure_chunk(self._rooms, deployment, plan, chunk, since_seq=since, seq=until)
         self._home.save_checkpoint(Checkpoint(chunk, until, result.head_hash, result))
@@ -250,10 +251,10 @@ class BacktestRun:
         self._watch.progress(BacktestProgress(chunk.name, at, share, self._ticks, speed, self._spending.totals))
 
 
-def deploy_plan(rooms: Rooms, plan: BacktestPlan) -> Deployment:
+def deploy_plan(book: Book, clock: Clock, plan: BacktestPlan) -> Deployment:
     """The agent of a plan as a deployment of the backtest's own book."""
-    rooms.book.save_agent(plan.agent, at=plan.start)
-    return deploy_agent(rooms.book, rooms.clock, plan.agent.name)
+    book.save_agent(plan.agent, at=plan.start)
+    return deploy_agent(book, clock, plan.agent.name)
 
 
 def seq_at(book: Book, log: Log, plan: BacktestPlan, moment: int) -> int:

@@ -20,7 +20,7 @@ import msgspec
 
 from tapebook.anchors import anchor_heads
 from tapebook.book.store import Book
-from tapebook.clock import VirtualClock, elapsed_seconds
+from tapebook.clock import Clock, VirtualClock, elapsed_seconds
 from tapebook.context import MarketCache
 from tapebook.desk.aging import DemoProgress, age_home
 from tapebook.desk.scheduler import Pair, bar_wait_ms, due_pairs, ready_slots
@@ -366,23 +366,21 @@ class _Pace:
 
 def _demo_desk(rooms: Rooms, clock: VirtualClock) -> VirtualDesk:
     """The desk of a demo; who was added to it decides from the next slot on."""
-    deployments, own = _demo_deployments(rooms), [profile.name for profile in DEMO_AGENTS]
+    deployments, own = _demo_deployments(rooms.book, rooms.clock), [profile.name for profile in DEMO_AGENTS]
     added = [each for each in deployments if each.agent.name not in own]
     since = {each.id: rooms.book.agent_history(each.agent.name)[-1][0] for each in added}
     return VirtualDesk(rooms, deployments, clock, since=since)
 
 
-def _demo_deployments(rooms: Rooms) -> list[Deployment]:
+def _demo_deployments(book: Book, clock: Clock) -> list[Deployment]:
     """The demo's own agents, as they are by now, and behind them those that were added; each if it is enabled."""
     for profile in DEMO_AGENTS:
         # Saved once: what its owner made of an agent since is not undone.
-        if rooms.book.agent(profile.name) is None:
-            rooms.book.save_agent(profile, at=rooms.clock.now())
-    enabled = [profile.name for _, profile in rooms.book.agents() if profile.enabled]
+        if book.agent(profile.name) is None:
+            book.save_agent(profile, at=clock.now())
+    enabled = [profile.name for _, profile in book.agents() if profile.enabled]
     own = [profile.name for profile in DEMO_AGENTS if profile.name in enabled]
-    return [
-        deploy_agent(rooms.book, rooms.clock, name) for name in (*own, *(name for name in enabled if name not in own))
-    ]
+    return [deploy_agent(book, clock, name) for name in (*own, *(name for name in enabled if name not in own))]
 
 
 def _demo_progress(book: Book, desk: VirtualDesk, clock: VirtualClock, until: int, *, tape: Tape) -> DemoProgress:

@@ -13,6 +13,8 @@ from itertools import zip_longest
 
 import msgspec
 
+from tapebook.archive import SpooledArchive
+from tapebook.book.store import Book
 from tapebook.context import PACKET_VERSIONS, assemble_packet
 from tapebook.domain.agent import Deployment
 from tapebook.domain.canonical import sha256_hex
@@ -56,9 +58,9 @@ def replay_runs(
     return ReplayReport(checked, checked - len(different) - len(inputs_equal), different, inputs_equal)
 
 
-def deployment_of(rooms: Rooms, run: DecisionRun) -> Deployment:
+def deployment_of(book: Book, run: DecisionRun) -> Deployment:
     """The deployment of a run with the version of the agent that decided."""
-    found = rooms.book.agent(run.agent, version=run.agent_version)
+    found = book.agent(run.agent, version=run.agent_version)
     if found is None:
         raise Damaged(f"run {run.run_id} names version {run.agent_version} of {run.agent}, which is not in the book")
     agent = shadow_profile(found[1]) if run.trigger == "shadow" else found[1]
@@ -72,7 +74,7 @@ def rebuild_packet(rooms: Rooms, run: DecisionRun, *, renderer: int | None = Non
         raise Damaged(f"rendered by version {renderer}, which this tapebook does not have: replay it with a newer one")
     situation = gather_situation(
         rooms,
-        deployment_of(rooms, run),
+        deployment_of(rooms.book, run),
         run.symbol,
         as_of=run.as_of,
         watermarks=run.watermarks,
@@ -88,9 +90,9 @@ def _packet_difference(rooms: Rooms, run: DecisionRun) -> str | None:
         return None
     packet = rebuild_packet(rooms, run)
     if packet.inputs_sha256 != run.inputs_sha256:
-        return f"inputs differ{_first_difference(rooms, run, packet)}"
+        return f"inputs differ{_first_difference(rooms.archive, run, packet)}"
     if packet.sha256 != run.packet_sha256:
-        return f"the text differs{_first_difference(rooms, run, packet)}"
+        return f"the text differs{_first_difference(rooms.archive, run, packet)}"
     return None
 
 
@@ -109,10 +111,10 @@ def _compare_inputs(rooms: Rooms, run: DecisionRun) -> tuple[bool, str]:
     return False, f"the inputs are not those of renderers {known}; {gone}"
 
 
-def _first_difference(rooms: Rooms, run: DecisionRun, packet: Packet) -> str:
+def _first_difference(archive: SpooledArchive, run: DecisionRun, packet: Packet) -> str:
     """The first differing line, when the archive still has the text that was sent."""
     try:
-        stored = rooms.archive.get(run.packet_key) if run.packet_key else None
+        stored = archive.get(run.packet_key) if run.packet_key else None
     except Damaged as error:
         return f"; {error}"
     if stored is None:
