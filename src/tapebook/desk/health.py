@@ -134,7 +134,7 @@ def _accounts(rooms: Rooms) -> list[Check]:
         if deployment is None or broker is None or broker.account is None:
             continue
         try:
-            texts = account_differences(rooms.book, rooms.tape, deployment, broker=broker, now=rooms.clock.now())
+            texts = account_differences(rooms.book, rooms.tape, deployment, broker=broker, clock=rooms.clock)
         except (BrokerAway, UnknownName) as error:
             texts = [str(error)]
         found += [Check("accounts", False, f"{name}: {text}") for text in texts]

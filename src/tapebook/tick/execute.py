@@ -49,6 +49,7 @@ from tapebook.book.materializer import (
 )
 from tapebook.book.store import AccountSnapshot, Book
 from tapebook.broker import BookedAccount, Broker, BrokerAccount, Exposure, OrderState
+from tapebook.clock import Clock
 from tapebook.decision import gate_order
 from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
@@ -152,13 +153,14 @@ def _booked_now(book: Book, tape: Tape, deployment: Deployment, *, seq: int, now
     return _booked_account(account, deployment, newest, orders=orders, quotes=quotes, until=now)
 
 
-def account_differences(book: Book, tape: Tape, deployment: Deployment, *, broker: Broker, now: int) -> list[str]:
+def account_differences(book: Book, tape: Tape, deployment: Deployment, *, broker: Broker, clock: Clock) -> list[str]:
     """Where the broker's account is not what the book will have when everything is booked; BrokerAway if unknown.
 
     Sizes are compared, and which orders are open; the broker may hold what nobody here has ordered.
     """
     seq = book.head(deployment.id)
-    booked = _booked_now(book, tape, deployment, seq=seq, now=now)
+    # Behind the head: what somebody books meanwhile is not in this account, and the broker tells of it.
+    booked = _booked_now(book, tape, deployment, seq=seq, now=clock.now())
     account, working = book.account(deployment.id, seq=seq), {order.client_id: order for order in booked.orders}
     sizes = {symbol: held.size_e8 for symbol, held in account.portfolio.positions.items()}
     for event in broker.activity_since(booked).events:
