@@ -54,7 +54,7 @@ def test_learning_writes_outcome_and_records(desk: Desk) -> None:
 def test_learning_twice_changes_nothing(desk: Desk) -> None:
     seq = desk.learn(pair(1), pair(1), pair(2))
     assert desk.learn(pair(1), pair(2)) == seq
-    assert desk.experience.record("d", (ALL, ""), seq=seq).n == 2
+    assert desk.experience.records("d", seq=seq)[ALL, ""].n == 2
 
 
 def test_opened_ten_times_it_says_the_same(desk: Desk) -> None:
@@ -106,7 +106,7 @@ def test_outcome_without_a_sight_counts_and_is_no_neighbour(desk: Desk) -> None:
     taught(desk, 105)
     seq = desk.learn(pair(700, run_id=None), pair(701))
     assert desk.experience.records_as_of("d", seq=seq).situations == 105
-    assert desk.experience.record("d", (ALL, ""), seq=seq).n == 107
+    assert desk.experience.records("d", seq=seq)[ALL, ""].n == 107
     found = desk.experience.nearest("d", sight(random.Random(1)), seq=seq)
     assert found is not None and found.searched == 105
 
@@ -195,8 +195,8 @@ def test_deployments_and_owners_are_apart(desk: Desk) -> None:
     stranger = Desk(desk.db, owner="else")
     desk.learn(pair(1), pair(2))
     other.learn(pair(1))
-    assert desk.experience.record("d", (PROVIDER, "trend"), seq=desk.seq).n == 2
-    assert other.experience.record("e", (PROVIDER, "trend"), seq=other.seq).n == 1
+    assert desk.experience.records("d", seq=desk.seq)[PROVIDER, "trend"].n == 2
+    assert other.experience.records("e", seq=other.seq)[PROVIDER, "trend"].n == 1
     assert stranger.experience.records("d", seq=99) == {}
 
 

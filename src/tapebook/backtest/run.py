@@ -219,7 +219,7 @@ class BacktestRun:
         """Reads the bars of moments to come, each as they are seen at its own; what fails is left to its decision."""
         experience, tape, read, found = self._rooms.experience, self._rooms.tape, OptionalReads().read_or_default, {}
         for moment, symbol in moments:
-            view, cut = View(moment, self._plan.tape_seq), experience.lookback_cutter(symbol)
+            view, cut = View(moment, self._plan.tape_seq), experience.readers[symbol].cut
             bars = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
             if bars is not None:
                 found[symbol, moment, view.watermark] = bars

@@ -23,12 +23,13 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, repeat
+from itertools import accumulate
 from operator import add, attrgetter
 from typing import Any
 
 import msgspec
 
+from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.units import DAY, E12, HOUR, MINUTE, floor_to_step
@@ -274,69 +275,63 @@ _BarFigures = tuple[int, int, int, int, int, float, float]
 """Of a bar with a price: start, end, close, low, high, the square of its jump and that of its range."""
 
 
-def _bar_figures(bar: Candle, previous: Candle | None) -> _BarFigures:
-    """A bar's square is ln(high / low)² / (4 ln 2), Parkinson's measure of its volatility, which needs a fifth of the
-    bars that closes would; the jump from the close before it is counted beside it.
-    """
-    known = previous is not None and previous.low_e8 > 0
-    jump = math.log(bar.open_e8 / previous.close_e8) ** 2 if known and previous else 0.0
-    square = math.log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON
-    return bar.bucket_ts, bar.end, bar.close_e8, bar.low_e8, bar.high_e8, jump, square
-
-
-class _BarSums:
-    """Figures of bars column by column, and the sum of squares from each of them to the last."""
-
-    def __init__(self, figures: Sequence[_BarFigures]) -> None:
-        columns: Iterable[tuple[Any, ...]] = zip(*figures, strict=True) if figures else repeat((), 7)
-        self.starts, self.ends, self.closes, self.lows, self.highs, self.jumps, squares = columns
-        # From the last to the first, each sum from there to the end; behind the last there is nothing.
-        self.squares = [0.0, *accumulate(map(add, reversed(squares), reversed(self.jumps)))]
-        self.squares.reverse()
-
-
-class _SlidingSums:
-    """The sums of a window of bars, those without a price left out. A cache of the figures of its last bars: those
-    that are in the next window too are not computed again.
+class _BarSums(msgspec.Struct, frozen=True, eq=False):
+    """A window of bars, the figures of those with a price, also column by column, and the sum of squares from each of
+    them to the last.
     """
 
-    def __init__(self) -> None:
-        self._bars: tuple[Candle, ...] = ()
-        self._figures: list[_BarFigures] = []
-
-    def __call__(self, bars: tuple[Candle, ...], before: Candle | None = None) -> _BarSums:
-        """The sums of some bars; `before` is the one before the first."""
-        known, figures, self._bars = self._bars, self._figures, bars
-        first = bisect_left(known, bars[0].bucket_ts, key=_BAR_START) if bars else 0
-        shared = known[first:]
-        new = bars[len(shared) :]
-        if (
-            shared
-            and len(figures) == len(known)
-            and bars[: len(shared)] == shared
-            and all([bar.low_e8 > 0 for bar in new])
-        ):
-            # What came before the first bar may be another one than it was.
-            figures = [_bar_figures(bars[0], before), *figures[first + 1 :]]
-            figures += [_bar_figures(*pair) for pair in zip(new, bars[len(shared) - 1 :], strict=False)]
-        else:
-            usable = [bar for bar in bars if bar.low_e8 > 0]
-            figures = [_bar_figures(*pair) for pair in zip(usable, (before, *usable), strict=False)]
-        self._figures = figures
-        return _BarSums(figures)
+    bars: tuple[Candle, ...] = ()
+    figures: Sequence[_BarFigures] = ()
+    starts: Sequence[int] = ()
+    ends: Sequence[int] = ()
+    closes: Sequence[int] = ()
+    lows: Sequence[int] = ()
+    highs: Sequence[int] = ()
+    jumps: Sequence[float] = ()
+    squares: Sequence[float] = (0.0,)
 
 
-class LookbackFeatures:
+def _sum_bars(bars: tuple[Candle, ...], known: _BarSums, before: Candle | None = None) -> _BarSums:
+    """The sums of some bars, of which those that `known` has too are not looked at again; `before` is the one before.
+
+    A bar's square is ln(high / low)² / (4 ln 2), Parkinson's measure of its volatility, which needs a fifth of the bars
+    that closes would; the jump from the close before it is counted beside it.
+    """
+    shared = known.bars[bisect_left(known.bars, bars[0].bucket_ts, key=_BAR_START) :] if bars else ()
+    figures, kept, new = list[_BarFigures](), list[_BarFigures](), bars
+    if shared and len(known.figures) == len(known.bars) and bars[: len(shared)] == shared:
+        # What came before the first bar may be another one than it was.
+        kept, new = [*known.figures[len(known.bars) - len(shared) + 1 :]], (bars[0], *bars[len(shared) :])
+    for bar in new:
+        if bar.low_e8 > 0:
+            jumped = before is not None and before.low_e8 > 0
+            jump = math.log(bar.open_e8 / before.close_e8) ** 2 if before and jumped else 0.0
+            square = math.log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON
+            figures.append((bar.bucket_ts, bar.end, bar.close_e8, bar.low_e8, bar.high_e8, jump, square))
+            before = bar
+        if kept:
+            figures, kept, before = figures + kept, [], shared[-1]
+    if not figures:
+        return _BarSums(bars)
+    columns: Iterable[tuple[Any, ...]] = zip(*figures, strict=True)
+    starts, ends, closes, lows, highs, jumps, squares = columns
+    # From the last to the first, each sum from there to the end; behind the last there is nothing.
+    sums = [0.0, *accumulate(map(add, reversed(squares), reversed(jumps)))]
+    sums.reverse()
+    return _BarSums(bars, figures, starts, ends, closes, lows, highs, jumps, sums)
+
+
+class LookbackFeatures(msgspec.Struct, frozen=True, eq=False):
     """What bars say of one symbol at the end of the newest one, over windows of fixed length behind it.
 
     `at` is that end and `price_e8` its close. A return is None when no bar ended near the start of its window, the
     others when bars span less than three quarters of it.
     """
 
-    def __init__(self, older: _BarSums, recent: _BarSums) -> None:
-        self._older, self._recent = older, recent
-        newest = recent if recent.ends else older
-        self.at, self.price_e8 = newest.ends[-1], newest.closes[-1]
+    at: int
+    price_e8: int
+    _older: _BarSums
+    _recent: _BarSums
 
     def price_at(self, moment: int) -> int | None:
         """The close of the last bar that ended by a moment; None where the bars do not reach, or lack the hour."""
@@ -377,15 +372,20 @@ class LookbackFeatures:
     def fields(self) -> FeatureVector:
         """The price fields of a moment."""
         # Written out, since every half hour of every symbol asks for all of them.
-        price, windows = self.price_e8, [self.window(span) for span in VOLATILITY_SPANS]
-        hour, _, day, week = volatilities = [each[0] if each else None for each in windows]
+        price, windows, volatilities = self.price_e8, [], list[float | None]()
+        for span in VOLATILITY_SPANS:
+            window = self.window(span)
+            windows.append(window)
+            volatilities.append(window[0] if window else None)
+        hour, _, day, week = volatilities
         # The day's volatility is the steadier measure of what is usual; the hour's is noise on quiet markets.
         hourly = day / _ROOT_24 if day else hour or (week / _ROOT_168 if week else None)
         values: list[float | None] = []
         for span, root in zip(RETURN_SPANS, _RETURN_ROOTS, strict=True):
             move = self.log_return(span) if hourly else None
             values.append(None if move is None or not hourly else move / (hourly * root))
-        values += [math.log(each) if each else None for each in volatilities]
+        for each in volatilities:
+            values.append(math.log(each) if each else None)
         for window in windows[1:]:
             if window is None:
                 values.append(None)
@@ -393,11 +393,13 @@ class LookbackFeatures:
                 _, low, high = window
                 # A market that stood still is in the middle of its range.
                 values.append((price - low) / (high - low) if high > low else 0.5)
-        found = []
+        found = list[int | None]()
         for value in values:
-            scaled = None if value is None else value * FEATURE_UNIT
-            ordinary = scaled is not None and -MOST_FEATURE <= scaled <= MOST_FEATURE
-            found.append(round(scaled) if ordinary and scaled is not None else _quantise(value))
+            if value is None:
+                found.append(None)
+            else:
+                scaled = value * FEATURE_UNIT
+                found.append(round(scaled) if -MOST_FEATURE <= scaled <= MOST_FEATURE else _quantise(value))
         return tuple(found)
 
 
@@ -422,11 +424,14 @@ _READ_AHEAD = 12
 
 
 class LookbackReader:
-    """Reads the features of one symbol. A cache of what its last few bars gave; other bars are read."""
+    """Reads the features of one symbol. A cache of what its last few bars gave; other bars are read.
+
+    `cut` gives the bars to read from the newest ones; those it was given last give the same again.
+    """
 
     def __init__(self) -> None:
-        self._slide_older, self._slide_recent = _SlidingSums(), _SlidingSums()
-        self._older: tuple[tuple[Candle, ...], _BarSums] | None = None
+        self.cut = LastCall(cut_lookback)
+        self._older = self._recent = _BarSums()
         self._kept: deque[tuple[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None]] = deque(
             maxlen=_READ_AHEAD
         )
@@ -439,12 +444,13 @@ class LookbackReader:
         if self._kept and self._kept[-1][0] == bars:
             return self._kept[-1][1]
         # The older bars change once an hour, the recent ones four times.
-        if self._older is None or self._older[0] != bars.older:
-            self._older = bars.older, self._slide_older(bars.older)
-        older, found = self._older[1], None
-        recent = self._slide_recent(bars.recent, bars.older[-1] if bars.older else None)
-        if older.ends or recent.ends:
-            features = LookbackFeatures(older, recent)
+        if self._older.bars != bars.older:
+            self._older = _sum_bars(bars.older, self._older)
+        older, found = self._older, None
+        recent = self._recent = _sum_bars(bars.recent, self._recent, bars.older[-1] if bars.older else None)
+        newest = recent if recent.ends else older
+        if newest.ends:
+            features = LookbackFeatures(newest.ends[-1], newest.closes[-1], older, recent)
             found = features, features.fields()
         self._kept.append((bars, found))
         return found

@@ -17,7 +17,7 @@ import msgspec
 
 from tapebook.db import Database, Queries
 from tapebook.domain.run import DecisionRun
-from tapebook.domain.units import DAY
+from tapebook.domain.units import DAY, HOUR
 from tapebook.experience import events as ev
 from tapebook.experience.events import MomentNoted
 from tapebook.experience.features import FEWEST_TO_FIT, Fit, SeenMoment, refit_due
@@ -49,9 +49,13 @@ class MomentNotes:
         self._followed: dict[str, NewestMoment] = {}
 
     def is_noted(self, deployment: str, symbol: str, at: int) -> bool:
-        """Whether the moment of an hour is known to be noted; where it is not, `note` looks."""
+        """Whether the moment of an hour is known to be noted: at most one of each hour and symbol is.
+
+        Where it is not, `note` looks.
+        """
         kept = self._memories.get(deployment)
-        return kept is not None and not kept.is_due(symbol, at)
+        newest = None if kept is None else kept.newest_at.get(symbol)
+        return newest is not None and at // HOUR <= newest // HOUR
 
     def note(self, deployment: str, symbol: str, seen: SeenMoment, *, costs_ppm: int, seq: int) -> list[Draft]:
         """The events by which a decision at the end of a stream notes its moment; none when one was, this hour.
@@ -59,7 +63,7 @@ class MomentNotes:
         With them comes a fit when one is due: it sees what had joined before.
         """
         memory, at = self.up_to(deployment, seq), seen.features.at
-        if not memory.is_due(symbol, at):
+        if self.is_noted(deployment, symbol, at):
             return []
         # What came after earlier ones is written with the next note: one event an hour says both.
         moves = memory.moves_known_at(symbol, seen.features)

@@ -1,6 +1,6 @@
 """Moments in memory: what the market looked like when an agent decided, what it did next, and which were most alike.
 
-A moment is noted at the first decision of every hour on a symbol (`MomentMemory.is_due`): nearer ones in time are
+A moment is noted at the first decision of every hour on a symbol (`MomentNotes.is_noted`): nearer ones in time are
 nearly the same and would crowd out others. Notes carry what the market has done since earlier ones: 1, 4 and 24
 hours after each, from close to close. A moment joins the memory when its 24 hours have passed, so that nothing later
 than T is known at T, and the day that is running is no neighbour of itself. Joined moments stand in the order in which
@@ -36,10 +36,11 @@ _ROW_MASK = 2**_ROW_BITS - 1
 
 
 class _OpenMoment(msgspec.Struct):
-    """A moment whose day has not passed."""
+    """A moment whose day has not passed, its moves, and from when on the first of those that lack is known."""
 
     noted: MomentNoted
     moves_ppm: list[int | None]
+    due_at: int
 
 
 class MomentMemory(VectorIndex):
@@ -54,7 +55,7 @@ class MomentMemory(VectorIndex):
         self.seq = 0
         self.noted = 0
         self.keep = max(keep, FIT_WINDOW)
-        self._newest_at: dict[str, int] = {}
+        self.newest_at: dict[str, int] = {}
         self._open: dict[int, _OpenMoment] = {}
         self._dropped = 0
         # The notes with which moments joined, in order; the symbol, time and moves of each; its vector, and its hour.
@@ -71,29 +72,26 @@ class MomentMemory(VectorIndex):
                 continue
             # A move that the tape had no price for stays unknown for ever: replay must not find one later.
             opened.moves_ppm[place] = None if move == UNKNOWN_MOVE else move
+            if None in opened.moves_ppm:
+                opened.due_at = opened.noted.at + MOVE_SPANS[opened.moves_ppm.index(None)]
             if place == _LONGEST:
                 del self._open[number]
                 # Without its last move a moment tells too little to be worth its place.
                 if move != UNKNOWN_MOVE:
                     self._join(seq, opened)
         self.seq, self.noted = seq, noted.number
-        self._newest_at[noted.symbol] = noted.at
-        self._open[noted.number] = _OpenMoment(noted, [None] * len(MOVE_SPANS))
-
-    def is_due(self, symbol: str, at: int) -> bool:
-        """Whether a moment is to be noted: at most one of each hour and symbol."""
-        newest = self._newest_at.get(symbol)
-        return newest is None or at // HOUR > newest // HOUR
+        self.newest_at[noted.symbol] = noted.at
+        self._open[noted.number] = _OpenMoment(noted, [None] * len(MOVE_SPANS), noted.at + MOVE_SPANS[0])
 
     def moves_known_at(self, symbol: str, features: LookbackFeatures) -> tuple[tuple[int, int, int], ...]:
         """What the market did after earlier moments of a symbol, as far as it was not known before."""
-        found = []
+        found, now = [], features.at
         for number, opened in self._open.items():
-            noted = opened.noted
-            if noted.symbol != symbol:
+            if opened.due_at > now or opened.noted.symbol != symbol:
                 continue
+            noted = opened.noted
             for place, span in enumerate(MOVE_SPANS):
-                if opened.moves_ppm[place] is None and noted.at + span <= features.at:
+                if opened.moves_ppm[place] is None and noted.at + span <= now:
                     found.append((number, place, _move_ppm(noted.price_e8, features.price_at(noted.at + span))))
         return tuple(found)
 
@@ -142,15 +140,19 @@ class MomentMemory(VectorIndex):
         # Nearest first, and of equals the one that joined first.
         keys = (distances << _ROW_BITS) + rows
         keys.sort()
-        chosen, near, hours = list[int](), set[int](), self._hours
-        # Twice as many as are wanted nearly always hold enough that are apart.
-        for some in (keys[: 2 * most], keys[2 * most :]):
-            for key, hour in zip(some.tolist(), hours.take(some & _ROW_MASK).tolist(), strict=True):
-                if hour not in near and len(chosen) < most:
-                    chosen.append(key)
-                    near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
-            if len(chosen) == most:
-                break
+        # Chosen hours by their four-hour block: whoever is near one of them lies in its block or in the next.
+        chosen, taken = list[int](), dict[int, int]()
+        for key, hour in zip(keys.tolist(), self._hours.take(keys & _ROW_MASK).tolist(), strict=True):
+            block = hour // _HOURS_APART
+            if (
+                block not in taken
+                and hour - taken.get(block - 1, hour - _HOURS_APART) >= _HOURS_APART
+                and taken.get(block + 1, hour + _HOURS_APART) - hour >= _HOURS_APART
+            ):
+                taken[block] = hour
+                chosen.append(key)
+                if len(chosen) == most:
+                    break
         found = []
         for key in chosen:
             symbol, at, moves = self._joined[key & _ROW_MASK]

@@ -369,8 +369,16 @@ EndedTrade = tuple[int, int, int]
 """An outcome as far as sums need it: its exit, its result in millionths, its money."""
 
 
+# Beyond any moment.
+_NO_END = 2**62
+
+
 class RecentRecord:
-    """The newest outcomes, oldest first, at most so many; as of some moment and every later one."""
+    """The newest outcomes, oldest first, at most so many; as of some moment and every later one.
+
+    `made` is the record of those after `since`, and of those after every moment before `until`; None when it is to be
+    made anew.
+    """
 
     def __init__(self, outcomes: Sequence[EndedTrade], *, name: str, most: int) -> None:
         kept = outcomes[max(0, len(outcomes) - most) :]
@@ -381,8 +389,8 @@ class RecentRecord:
         self._ppm = sum([ppm for _, ppm, _ in kept])
         self._ppm2 = sum([ppm * ppm for _, ppm, _ in kept])
         self._usd = sum([usd for _, _, usd in kept])
-        self._since = -1
-        self._made: Record | None = None
+        self.since = self.until = -1
+        self.made: Record | None = None
 
     def add(self, ended: EndedTrade) -> bool:
         """Takes in one more; False when it does not come last, and all must be read again."""
@@ -397,14 +405,15 @@ class RecentRecord:
         None where memory does not reach: before what was asked for so far, or before an exit.
         """
         outcomes = self._outcomes
-        if since < self._since or (outcomes and outcomes[-1][0] > as_of):
+        if since < self.since or (outcomes and outcomes[-1][0] > as_of):
             return None
-        self._since = since
+        self.since = since
         while outcomes and outcomes[0][0] <= since:
             self._drop_oldest()
-        if self._made is None:
-            self._made = Record("recent", self._name, len(outcomes), self._wins, self._ppm, self._ppm2, self._usd)
-        return self._made
+        self.until = outcomes[0][0] if outcomes else _NO_END
+        if self.made is None:
+            self.made = Record("recent", self._name, len(outcomes), self._wins, self._ppm, self._ppm2, self._usd)
+        return self.made
 
     def _append(self, ended: EndedTrade) -> None:
         self._outcomes.append(ended)
@@ -416,7 +425,7 @@ class RecentRecord:
         self._count(self._outcomes.popleft(), -1)
 
     def _count(self, ended: EndedTrade, sign: int) -> None:
-        self._made = None
+        self.made = None
         _, ppm, usd = ended
         self._wins += sign * (usd > 0)
         self._ppm += sign * ppm

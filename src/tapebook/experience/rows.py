@@ -12,6 +12,7 @@ import msgspec
 
 from tapebook.domain.agent import ExperienceRow
 from tapebook.domain.estimate import Estimate, rate_estimate
+from tapebook.domain.packet import AnalogFacts
 from tapebook.domain.units import HOUR, minute_text
 from tapebook.experience.features import FeatureVector
 from tapebook.experience.records import (
@@ -42,6 +43,8 @@ FEWEST_SHOWN = 5
 # With fewer trades the interval of a rate is more than forty points wide.
 FEWEST_CALIBRATED = 20
 _MOST_BUCKETS = 3
+ANALOG_SPAN = 4 * HOUR
+"""How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
 
 
 class ExperienceQuery(msgspec.Struct, frozen=True):
@@ -62,16 +65,20 @@ class ExperienceQuery(msgspec.Struct, frozen=True):
 class PacketExperience(msgspec.Struct, frozen=True):
     """What a decision is told: the rows of its packet, and what the market did after moments like this one.
 
-    `moves` is empty where nothing like it was seen; `costs_bps` is what entering and leaving costs.
+    `moves` is empty where nothing like it was seen; `analog` has that of `ANALOG_SPAN` for engines, with what entering
+    and leaving costs.
     """
 
     rows: tuple[ExperienceRow, ...] = ()
     moves: tuple[MoveEstimate, ...] = ()
-    costs_bps: float = 0.0
+    analog: AnalogFacts | None = None
 
 
 class StableRows(msgspec.Struct, frozen=True):
-    """The rows that hold until the next outcome is learned: before, between and after those that change every time."""
+    """The rows that hold until the next outcome is learned: before, between and after those that change every time.
+
+    A packet that looks back is told no such weights: those of its members are what their twins have earned.
+    """
 
     weights: tuple[ExperienceRow, ...]
     here: tuple[ExperienceRow, ...]
@@ -81,19 +88,33 @@ class StableRows(msgspec.Struct, frozen=True):
 def stable_rows(question: ExperienceQuery, records: Mapping[RecordKey, Record], *, prior: float) -> StableRows:
     """What the records say, whenever it is asked."""
     regime, providers = question.regime, question.providers
-    here = [
-        (provider_in_regime(name, regime), records.get((PROVIDER_REGIME, provider_in_regime(name, regime))))
-        for name in providers
-    ]
-    here += [(regime, records.get((REGIME, regime))), (question.symbol, records.get((ASSET, question.symbol)))]
+    asset = record_rows(question.symbol, records.get((ASSET, question.symbol)))
     return StableRows(
         weights=weight_rows(records, providers, regime=regime, prior=prior),
-        here=tuple(row for name, record in here for row in record_rows(name, record)),
-        rest=(
-            *_calibration_rows(records, prior),
-            *(row for name in providers for row in record_rows(name, records.get((PROVIDER, name)))),
-        ),
+        here=(*regime_rows(regime, providers, records), *asset),
+        rest=overall_rows(providers, records, prior=prior),
     )
+
+
+def regime_rows(
+    regime: str, providers: Sequence[str], records: Mapping[RecordKey, Record]
+) -> tuple[ExperienceRow, ...]:
+    """What the records say of a regime: of each provider in it, and of all together."""
+    rows = list[ExperienceRow]()
+    for provider in providers:
+        name = provider_in_regime(provider, regime)
+        rows += record_rows(name, records.get((PROVIDER_REGIME, name)))
+    return (*rows, *record_rows(regime, records.get((REGIME, regime))))
+
+
+def overall_rows(
+    providers: Sequence[str], records: Mapping[RecordKey, Record], *, prior: float
+) -> tuple[ExperienceRow, ...]:
+    """What the records say wherever a decision is made: of stated confidence, and of each provider."""
+    rows = _calibration_rows(records, prior)
+    for name in providers:
+        rows += record_rows(name, records.get((PROVIDER, name)))
+    return tuple(rows)
 
 
 def similar_experience(past: SimilarPast, *, held: int, costs_bps: float) -> PacketExperience:
@@ -116,7 +137,12 @@ def similar_experience(past: SimilarPast, *, held: int, costs_bps: float) -> Pac
         side, result = LONG if nearest.side > 0 else SHORT, _signed_text(nearest.result_ppm / PPM_PER_BP)
         when = minute_text(nearest.entered_at)
         rows.append(ExperienceRow("similar", "nearest trade", f"{nearest.symbol} {side} {when}: {result} bps net"))
-    return PacketExperience(tuple(rows), estimates, costs_bps)
+    analog = None
+    for each in estimates:
+        if each.span_ms == ANALOG_SPAN:
+            figures = each.mean_bps, each.low_bps, each.high_bps, each.independent
+            analog = AnalogFacts(*figures, horizon_ms=each.span_ms, costs_bps=costs_bps)
+    return PacketExperience(tuple(rows), estimates, analog)
 
 
 def _nearest_moment_row(first: SimilarMoment) -> ExperienceRow:

@@ -6,7 +6,6 @@ the variance of n² / Σ ρ independent ones. `move_estimate` counts so many, an
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from operator import sub
 
@@ -93,8 +92,10 @@ def independent_count(starts: Sequence[int], span: int) -> float:
         # Neighbours are hours apart, so that short windows mostly do not overlap.
         return float(n)
     for place, start in enumerate(ordered, 1):
-        for later in ordered[place : bisect_left(ordered, start + span, place)]:
+        end = start + span
+        while place < n and (later := ordered[place]) < end:
             shared += 1 - (later - start) / span
+            place += 1
     return n**2 / (n + 2 * shared)
 
 

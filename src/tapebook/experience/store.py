@@ -25,7 +25,6 @@ from tapebook.domain.market import LookbackBars
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import DAY
-from tapebook.experience import events
 from tapebook.experience import events as ev
 from tapebook.experience.events import ForgetTerms, SeenFeatures
 from tapebook.experience.features import (
@@ -38,9 +37,7 @@ from tapebook.experience.features import (
     LookbackReader,
     MarketFeatures,
     MomentInputs,
-    RawBars,
     SeenMoment,
-    cut_lookback,
     feature_vector_of,
     refit_due,
     seen_moment,
@@ -69,10 +66,12 @@ from tapebook.experience.records import (
 from tapebook.experience.rows import (
     ExperienceQuery,
     PacketExperience,
-    StableRows,
     experience_rows,
     joined_rows,
     old_similar_rows,
+    overall_rows,
+    record_rows,
+    regime_rows,
     similar_experience,
     stable_rows,
 )
@@ -82,27 +81,26 @@ from tapebook.log import Draft, ReadCache
 if TYPE_CHECKING:
     # It brings numpy, which only a search or a fit needs: `tapebook --help` starts without it.
     from tapebook.experience.moments import TradeMemory
-    from tapebook.experience.situations import NearestNeighbours, Neighbours, Situations
+    from tapebook.experience.situations import NearestNeighbours, Situations
 
 
 # What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
 ALWAYS_READ_KINDS = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
 
-StableRowsKey = tuple[str, str, tuple[str, ...], float]
 LookbackKey = tuple[str, int, int]
 """The symbol, the moment and the watermark that bars were read as of."""
 
 RowsInputs = tuple[object, ...]
-"""All that rows depend on for a symbol: the regime, the providers, what is seen, the last days, the settings."""
+"""All that the rows of a symbol depend on."""
 
 
 class RecordsAsOf:
     """The sequence number of the newest outcome or forgetting, how many situations there were, and the records.
 
     `records` are those every decision asks for. The rest is read or computed when first asked for, and cached
-    beside them: the fit, records by name, rows by their query, the record of the last days by its settings, and the
-    rows shown last for each symbol, which most decisions of a half hour show again. A new outcome makes a new object,
-    so nothing here is ever invalidated.
+    beside them: the fit, records by name, rows by regime and of all, the record of the last days by its settings, and
+    the rows shown last for each symbol, which most decisions of a half hour show again. A new outcome makes a new
+    object, so nothing here is ever invalidated.
     """
 
     def __init__(self, deployment: str, *, seq: int = 0, situations: int = 0, records: dict[RecordKey, Record]) -> None:
@@ -112,7 +110,8 @@ class RecordsAsOf:
         self.records = records
         self.fits: list[Fit | None] = []
         self.records_by_name: dict[RecordKey, Record] = {}
-        self.rows: dict[StableRowsKey, StableRows] = {}
+        self.regime_rows: dict[tuple[str, tuple[str, ...]], tuple[ExperienceRow, ...]] = {}
+        self.overall_rows: dict[tuple[tuple[str, ...], float], tuple[ExperienceRow, ...]] = {}
         self.recent: dict[tuple[int, int], RecentRecord] = {}
         self.rows_by_symbol: dict[str, tuple[RowsInputs, tuple[ExperienceRow, ...]]] = {}
         self.told_by_symbol: dict[str, tuple[RowsInputs, PacketExperience]] = {}
@@ -205,9 +204,8 @@ class Experience:
         self.twins = TwinMemory(db, owner=owner)
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
-        self._readers: defaultdict[str, LookbackReader] = defaultdict(LookbackReader)
+        self.readers: defaultdict[str, LookbackReader] = defaultdict(LookbackReader)
         self._seen: dict[str, tuple[MomentInputs, SeenMoment | None]] = {}
-        self._lookbacks: dict[str, LastCall[RawBars, LookbackBars]] = {}
         # A cache that a backtest fills: the bars of its next moments, each as they are seen at its own.
         self.lookbacks_ahead: dict[LookbackKey, LookbackBars] = {}
         self._join = LastCall(joined_rows)
@@ -304,13 +302,8 @@ class Experience:
 
     def records(self, deployment: str, *, seq: int) -> dict[RecordKey, Record]:
         """Every record as of a sequence number; one that all was forgotten of is none."""
-        every = (record for kind in RECORD_KINDS for record in self._records_of_kind(deployment, kind, seq))
+        every = [record for kind in RECORD_KINDS for record in self._records_of_kind(deployment, kind, seq)]
         return {record.key: record for record in every if record != Record(*record.key)}
-
-    def record(self, deployment: str, key: RecordKey, *, seq: int) -> Record:
-        """One record as of a sequence number; empty when nothing is known."""
-        row = self._db.one(_QUERIES.record, **self._where(deployment), kind=key[0], name=key[1], seq=seq)
-        return Record(*row) if row else Record(*key)
 
     def fit_as_of(self, deployment: str, *, seq: int) -> Fit | None:
         """The fit in force as of a sequence number."""
@@ -368,34 +361,54 @@ class Experience:
         # Moments speak before the first trade has ended.
         if not records.seq and noted is None:
             return PacketExperience()
-        recent = self._cached_recent_record(records, settings, question.as_of)
+        since = question.as_of - settings.context_window * DAY
+        lately = records.recent.get((settings.context_window, settings.max_memory_size))
+        recent = lately.made if lately is not None and lately.since <= since < lately.until else None
+        if recent is None:
+            recent = self._cached_recent_record(records, settings, question.as_of)
+        symbol, regime, providers = question.symbol, question.regime, question.providers
         # All of the question but its time.
-        asked = (question.moment, question.held, question.regime, question.providers, recent, settings, noted)
-        kept = records.told_by_symbol.get(question.symbol)
+        asked = (question.moment, question.held, regime, providers, recent, settings, noted)
+        kept = records.told_by_symbol.get(symbol)
         if kept is None or kept[0] != asked:
-            found = self._cached_similar(records, question, noted, seq=seq, settings=settings)
-            # Weights of one each, before any outcome, would cost tokens to say nothing.
-            stable = self._cached_stable_rows(records, question, settings) if records.seq else StableRows((), (), ())
-            # Weights are those that the twins have earned, which follow the price.
-            rows = experience_rows(stable, similar=found.rows, recent=recent, join=self._join)[len(stable.weights) :]
-            kept = records.told_by_symbol[question.symbol] = (
-                asked,
-                msgspec.structs.replace(found, rows=rows),
-            )
+            # Without a fit nothing is known to be similar.
+            found = PacketExperience()
+            if noted is not None and noted[2] is not None:
+                found = self._cached_similar(records, question, noted, seq=seq, settings=settings)
+            rows = (*found.rows, *record_rows(recent.name, recent))
+            if records.seq:
+                here, every = self._cached_rows(records, regime, providers, prior=settings.prior_trades)
+                asset = record_rows(symbol, self._record_by_name(records, (ASSET, symbol)))
+                rows = (*found.rows, *here, *asset, *record_rows(recent.name, recent), *every)
+            if kept is not None and kept[1].rows == rows:
+                # Whoever shows them sees at once that nothing changed.
+                rows = kept[1].rows
+            kept = records.told_by_symbol[symbol] = asked, PacketExperience(rows, found.moves, found.analog)
         return kept[1]
+
+    def _cached_rows(
+        self, records: RecordsAsOf, regime: str, providers: tuple[str, ...], *, prior: float
+    ) -> tuple[tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]]:
+        """The rows of a regime and those of all, which hold for every symbol until the next outcome is learned."""
+        here, every = records.regime_rows.get((regime, providers)), records.overall_rows.get((providers, prior))
+        if here is None:
+            named = (REGIME, regime)
+            known = records.records | {named: self._record_by_name(records, named)}
+            here = records.regime_rows[regime, providers] = regime_rows(regime, providers, known)
+        if every is None:
+            every = records.overall_rows[providers, prior] = overall_rows(providers, records.records, prior=prior)
+        return here, every
 
     def _cached_similar(
         self,
         records: RecordsAsOf,
         question: ExperienceQuery,
-        noted: NewestMoment | None,
+        noted: NewestMoment,
         *,
         seq: int,
         settings: ExperienceSettings,
     ) -> PacketExperience:
         """What is similar to a moment, kept for its symbol as long as nothing of it has changed."""
-        if noted is None:
-            return PacketExperience()
         asked = (question.moment, records.seq, settings, noted[2])
         told = (question.held, noted[1])
         kept = self._similar.get((records.deployment, question.symbol))
@@ -444,7 +457,7 @@ class Experience:
         if kept is None or kept[0] != inputs:
             bars, funding, liquidity = inputs
             # Its own cache are the last bars, which change when half an hour is over.
-            found = self._readers[symbol](bars)
+            found = self.readers[symbol](bars)
             seen = None if found is None else seen_moment(*found, funding, liquidity=liquidity)
             kept = self._seen[symbol] = inputs, seen
         return kept[1]
@@ -455,15 +468,8 @@ class Experience:
         for key, bars in found.items():
             # Those of one half hour are the same object.
             if bars is not last:
-                self._readers[key[0]](bars)
+                self.readers[key[0]](bars)
             last = bars
-
-    def lookback_cutter(self, symbol: str) -> LastCall[RawBars, LookbackBars]:
-        """What cuts the newest bars of a symbol to those of its moment; bars it was given last give the same again."""
-        cut = self._lookbacks.get(symbol)
-        if cut is None:
-            cut = self._lookbacks[symbol] = LastCall(cut_lookback)
-        return cut
 
     def situation_count(self, deployment: str, *, seq: int) -> int:
         """How many situations there are to compare with: moments that joined, and those of trades of before them."""
@@ -485,9 +491,13 @@ class Experience:
         asked = (question.regime, question.providers, reading, recent, settings)
         kept = records.rows_by_symbol.get(question.symbol)
         if kept is None or kept[0] != asked:
-            company = None if reading is None else self._neighbours(records, reading, settings.neighbours)
-            similar = old_similar_rows(company) if company else ()
-            stable = self._cached_stable_rows(records, question, settings)
+            fit, count, similar = self._cached_fit(records), records.situations, tuple[ExperienceRow, ...]()
+            if fit is not None and reading is not None:
+                past = self._situations_up_to(records.deployment, count)
+                similar = old_similar_rows(past.neighbours(fit, reading, count=count, most=settings.neighbours))
+            keys = ((REGIME, question.regime), (ASSET, question.symbol))
+            named = {key: self._record_by_name(records, key) for key in keys}
+            stable = stable_rows(question, records.records | named, prior=settings.prior_trades)
             rows = experience_rows(stable, similar=similar, recent=recent, join=self._join)
             kept = records.rows_by_symbol[question.symbol] = asked, rows
         return kept[1]
@@ -550,7 +560,7 @@ class Experience:
     ) -> Draft:
         """The event of a chunk's end: what was achieved between two sequence numbers, over a span of time."""
         before, after = self.records(deployment, seq=since_seq), self.records(deployment, seq=seq)
-        return events.draft_snapshot_taken(snapshot_of(chunk, before, after, started_at=span[0], ended_at=span[1]))
+        return ev.draft_snapshot_taken(snapshot_of(chunk, before, after, started_at=span[0], ended_at=span[1]))
 
     def snapshots(self, deployment: str, *, seq: int, most: int = SNAPSHOTS_KEPT) -> list[ChunkSnapshot]:
         """The newest snapshots, newest first."""
@@ -598,27 +608,10 @@ class Experience:
         """A record that not every decision asks for."""
         found = records.records_by_name.get(key)
         if found is None:
-            found = records.records_by_name[key] = self.record(records.deployment, key, seq=records.seq)
+            where = {"owner": self.owner, "deployment": records.deployment, "kind": key[0], "name": key[1]}
+            row = self._db.one(_QUERIES.record, **where, seq=records.seq)
+            found = records.records_by_name[key] = Record(*row) if row else Record(*key)
         return found
-
-    def _cached_stable_rows(
-        self, records: RecordsAsOf, question: ExperienceQuery, settings: ExperienceSettings
-    ) -> StableRows:
-        key = (question.symbol, question.regime, question.providers, settings.prior_trades)
-        rows = records.rows.get(key)
-        if rows is None:
-            named = {
-                key: self._record_by_name(records, key) for key in ((REGIME, question.regime), (ASSET, question.symbol))
-            }
-            rows = stable_rows(question, records.records | named, prior=settings.prior_trades)
-            records.rows[key] = rows
-        return rows
-
-    def _neighbours(self, records: RecordsAsOf, reading: FeatureVector, most: int) -> "Neighbours | None":
-        fit, count = self._cached_fit(records), records.situations
-        if fit is None:
-            return None
-        return self._situations_up_to(records.deployment, count).neighbours(fit, reading, count=count, most=most)
 
     def _cached_fit(self, records: RecordsAsOf) -> Fit | None:
         """The fit in force; a new one is written together with the outcome behind it, so it changes with them."""
@@ -659,7 +652,7 @@ class Experience:
             for key in ((REGIME, outcome.regime), (ASSET, outcome.symbol)):
                 if key not in known:
                     known[key] = self._record_by_name(records, key)
-            body = events.outcome_learned_body(outcome, known, situations=count, seen=seen, source=source)
+            body = ev.outcome_learned_body(outcome, known, situations=count, seen=seen, source=source)
             known |= {record.key: record for record in body.records}
             count = body.situations
             drafts.append(ev.draft(outcome.exited_at, body))
@@ -671,13 +664,13 @@ class Experience:
         newest = self._db.one(_QUERIES.last_page, **self._where(deployment))
         first = 0 if newest is None or newest[0] is None else newest[0] + 1
         drafts = [
-            events.draft_page_packed(
+            ev.draft_page_packed(
                 page, self.packed_situations(deployment, after=page * PAGE_ROWS, until=(page + 1) * PAGE_ROWS), at=at
             )
             for page in range(first, count // PAGE_ROWS)
         ]
         if count >= FEWEST_TO_FIT and refit_due(count, self._cached_fit(records)):
-            drafts.append(events.draft_fit(self._situations_up_to(deployment, count).fit_newest(count), at=at))
+            drafts.append(ev.draft_fit(self._situations_up_to(deployment, count).fit_newest(count), at=at))
         return drafts
 
     def _situations_up_to(self, deployment: str, count: int) -> "Situations":

@@ -180,7 +180,8 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     before, held, move_e9, slots = twins.mark, twins.follower, twins.move_e9, twins.slots + 1
     move = divide_half_even((mark.mark_e8 - before.mark_e8) * E9, before.mark_e8)
     # Longs pay a positive rate at every full hour.
-    move -= before.funding_e12 * (at // HOUR - twins.at // HOUR) // 1_000
+    if hours := at // HOUR - twins.at // HOUR:
+        move -= before.funding_e12 * hours // 1_000
     gains, accounts = list[int](), list[TwinAccount]()
     for each in twins.accounts:
         target, owed = each.target_e4, each.owed_e9
@@ -215,22 +216,23 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
             gains = [gain - each.target_e4 * excess // FULL_E4 for gain, each in zip(gains, accounts, strict=True)]
             mixed = sum(map(mul, both, gains)) // total
         # η z with fifteen digits: rates have six, gains and the scale nine each.
-        rate, share = learning_rate_e6(before), _shared_part(twins, at)
+        rate = learning_rate_e6(before)
         rate_e15 = rate * E9
-        factors, grown = [ONE + rate_e15 * gain // scale for gain in gains], ONE + rate_e15 * mixed // scale
-        kept, earned = _share_out(awake, factors, grown, share)
+        factors = [ONE + rate_e15 * gain // scale for gain in gains]
+        terms = factors, ONE + rate_e15 * mixed // scale, _shared_part(twins, at)
+        kept, earned = _share_out(awake, *terms)
         trust = trust | {"": kept}
         returned = _trust_cost_e9(scale, rate, earned, kept[0]) if kept[0] < earned else 0
         if tagged is not None:
-            trust[regime] = _share_out(tagged, factors, grown, share)[0]
+            trust[regime] = _share_out(tagged, *terms)[0]
     gain = held.target_e4 * move // FULL_E4 - held.owed_e9
     follower = TwinAccount(held.name, held.target_e4, held.gain_e9 + gain, 0, held.changes)
     missed = twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4
     sums = (twins.mix_e9 + whole, twins.returned_e9 + returned, twins.cut_e9 + whole - mixed)
     after = (slots, move_e9, scale, follower, missed, twins.wanted_e4, *sums)
     marked = SymbolTwins(twins.symbol, at, mark, tuple(accounts), trust, asleep, *after)
-    changed = slots >= WARM_UP_SLOTS and mark.rate_e4 != before.rate_e4
-    return _begin_again(marked, learning_rate_e6(before)) if changed else marked
+    begins_again = slots >= WARM_UP_SLOTS and mark.rate_e4 != before.rate_e4
+    return _begin_again(marked, learning_rate_e6(before)) if begins_again else marked
 
 
 def weights_e4(twins: SymbolTwins, regime: str) -> dict[str, int]:
@@ -239,9 +241,9 @@ def weights_e4(twins: SymbolTwins, regime: str) -> dict[str, int]:
     both = awake if tagged is None else tuple(map(add, awake, tagged))
     total = sum(both)
     # Half to even as everywhere: a half more, and one less where it was just a half and came out odd.
-    weights, twice = {}, 2 * total
+    weights, twice, full = {}, 2 * total, 2 * FULL_E4
     for each, p in zip(twins.accounts, both, strict=True):
-        weight, rest = divmod(2 * FULL_E4 * p + total, twice)
+        weight, rest = divmod(full * p + total, twice)
         weights[each.name] = weight if rest else weight & ~1
     return weights
 
@@ -314,7 +316,7 @@ def _share_out(row: Sequence[int], factors: Sequence[int], grown: int, share: in
     """A row of trust after a slot: by what each earned, after sharing a part of all but cash, and after the cap of
     cash; and what cash had before that.
     """
-    earned = [p * factor // grown or 1 for p, factor in zip(row, factors, strict=True)]
+    earned = [product // grown or 1 for product in map(mul, row, factors)]
     cash, whole, kept = earned[0], sum(earned), ONE - share
     most, given = whole * MOST_CASH // ONE, (whole - cash) * share // ONE
     if cash > most:

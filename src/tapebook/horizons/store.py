@@ -150,7 +150,12 @@ class LayerCache:
         changed = self.store.last_change(scope, seq=seq)
         first: tuple[LayerRow, ...] = ()
         if now and (now.ended or len(now.positions) > 1):
-            first = self._rows_of_now(scope, now, changed=changed, seq=seq, as_of=as_of)
+            running, told = (changed, as_of // DAY, now), self._now_rows.get(scope)
+            if told is None or told[0] != running:
+                values = self._newest_values(scope, seq=seq, as_of=as_of) if len(now.positions) > 1 else {}
+                rows = (*running_day_rows(now.ended, as_of=as_of), *held_rows(now.positions, values, as_of=as_of))
+                told = self._now_rows[scope] = running, rows
+            first = told[1]
         if not changed and not curated:
             return first
         known, kept = (changed, curated, as_of // DAY, now is not None), self._rows.get(scope)
@@ -158,14 +163,6 @@ class LayerCache:
             rows = layer_rows(self.store, scope, seq=seq, as_of=as_of, curated=curated, market_phases=now is not None)
             kept = self._rows[scope] = known, rows
         return (*first, *kept[1]) if first else kept[1]
-
-    def _rows_of_now(self, scope: str, now: HeldNow, *, changed: int, seq: int, as_of: int) -> tuple[LayerRow, ...]:
-        known, kept = (changed, as_of // DAY, now), self._now_rows.get(scope)
-        if kept is None or kept[0] != known:
-            values = self._newest_values(scope, seq=seq, as_of=as_of) if len(now.positions) > 1 else {}
-            rows = (*running_day_rows(now.ended, as_of=as_of), *held_rows(now.positions, values, as_of=as_of))
-            kept = self._now_rows[scope] = known, rows
-        return kept[1]
 
     def _newest_values(self, scope: str, *, seq: int, as_of: int) -> dict[str, Any]:
         """The sectors of the newest week, and the correlations of the newest month that has some."""

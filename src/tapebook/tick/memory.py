@@ -36,7 +36,7 @@ from tapebook.domain.agent import (
 )
 from tapebook.domain.cache import LastCall
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
-from tapebook.domain.packet import AnalogFacts, Citation
+from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.text import sanitise_lines
 from tapebook.domain.units import E12, HOUR
@@ -95,9 +95,6 @@ _PPM_PER_BP = 100
 # Packets of renderer 4 and before speak of the ensemble of their time.
 _MEMBERS_BEFORE_ANALOG = ("trend", "reversion", "breakout", "carry")
 
-ANALOG_SPAN = 4 * HOUR
-"""How far ahead an engine looks: an hour seldom pays its costs, and days of a few weeks are too few to tell."""
-
 _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
@@ -118,7 +115,7 @@ def experience_for(
         return PacketExperience()
     records = experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
-    regime = market_regime(market, version=version) or UNKNOWN_REGIME
+    regime = (market.regime if version.scaled_regimes else market_regime(market, version=version)) or UNKNOWN_REGIME
     position = portfolio.positions.get(market.symbol)
     held = 0 if position is None else 1 if position.size_e8 > 0 else -1
     # Who is to be trusted or not: the members of an ensemble, or the engine itself.
@@ -134,15 +131,6 @@ def experience_for(
     return PacketExperience(
         _old_experience_rows(experience, records, question, market=market, settings=settings, held=held)
     )
-
-
-def analog_facts(experience: PacketExperience) -> AnalogFacts | None:
-    """What the market did in the four hours after similar moments, for engines; None where nothing is similar."""
-    for move in experience.moves:
-        if move.span_ms == ANALOG_SPAN:
-            figures = move.mean_bps, move.low_bps, move.high_bps, move.independent
-            return AnalogFacts(*figures, horizon_ms=move.span_ms, costs_bps=experience.costs_bps)
-    return None
 
 
 def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
@@ -503,23 +491,18 @@ def notes_of_lessons(
 
 
 def lessons_and_scale(
-    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+    notes: Notes, experience: Experience, deployment: Deployment, *, market: Market, seq: int, version: PacketVersion
 ) -> tuple[Lessons | None, FollowedLessons]:
-    """What an agent is told of its lessons, and by how much an ensemble that follows them scales its size."""
-    told = lessons_for(rooms.notes, deployment, seq=seq, version=version)
-    return told, followed_lessons(rooms, deployment, market, seq=seq, version=version)
+    """What an agent is told of its lessons, and what one that follows confirmed ones is to do here.
 
-
-def followed_lessons(
-    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
-) -> FollowedLessons:
-    """What an agent that follows its confirmed lessons is to do here; by default nothing is read."""
-    follow = deployment.agent.reflection.follow
+    By an ensemble they scale its size; by default none are followed, and nothing is read for it.
+    """
+    told, follow = lessons_for(notes, deployment, seq=seq, version=version), deployment.agent.reflection.follow
     if follow is msgspec.UNSET or not version.hypotheses:
-        return NO_LESSONS_FOLLOWED
-    lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
+        return told, NO_LESSONS_FOLLOWED
+    lessons = [change.lesson for change in notes.lessons(deployment.id, seq=seq)]
     # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
-    seen = moment_of(rooms.experience, market)
+    seen = moment_of(experience, market)
     facts = entry_facts(
         symbol=market.symbol,
         side=None,
@@ -527,7 +510,7 @@ def followed_lessons(
         at=market.as_of,
         conditions=dict(seen.conditions) if seen else {},
     )
-    return follow_lessons(lessons, facts, skip=follow == "skip")
+    return told, follow_lessons(lessons, facts, skip=follow == "skip")
 
 
 _BulletReader = Callable[[str], tuple[str, ...]]

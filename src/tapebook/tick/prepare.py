@@ -70,7 +70,6 @@ from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import (
     ShownMemories,
-    analog_facts,
     citations_for,
     curated_until,
     experience_for,
@@ -521,7 +520,7 @@ def _read_shared_market(
     if looks_back:
         lookback = experience.lookbacks_ahead.get((symbol, view.as_of, view.watermark))
         if lookback is None:
-            cut = experience.lookback_cutter(symbol)
+            cut = experience.readers[symbol].cut
             lookback = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
     terms: Any = {"view": view, "version": version, "memory": memory}
     market = read_market(tape, symbol, minutes=minutes, count=count, lookback=lookback, **terms)
@@ -566,7 +565,9 @@ def _read_memories(
     layers, citations = tuple[LayerRow, ...](), tuple[Citation, ...]()
     terms: Any = {"seq": learned, "version": version}
     if "lessons" in on:
-        lessons, followed = read("lessons", (None, followed), lessons_and_scale, rooms, deployment, market, **terms)
+        told: Any = terms | {"market": market}
+        parts = rooms.notes, rooms.experience
+        lessons, followed = read("lessons", (None, followed), lessons_and_scale, *parts, deployment, **told)
     if "experience" in on:
         learning = read("experience", learning, _experience_and_trust, rooms, deployment, market, portfolio, **terms)
     if "horizons" in on:
@@ -639,7 +640,7 @@ def _experience_and_trust(
         default_engine=rooms.config.engine.default,
     )
     trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
-    return (*weights, *found.rows) if weights else found.rows, trust, analog_facts(found)
+    return (*weights, *found.rows) if weights else found.rows, trust, found.analog
 
 
 def _last_decision(

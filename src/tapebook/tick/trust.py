@@ -9,7 +9,7 @@ from functools import partial
 from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
 from tapebook.book.store import Book
 from tapebook.context import Market, PacketVersion
-from tapebook.domain.agent import AgentProfile, Deployment, ExperienceRow, ExperienceSettings
+from tapebook.domain.agent import Deployment, ExperienceRow, ExperienceSettings
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.experience.memories import ReadRuns
@@ -52,8 +52,9 @@ def trust_for(
     rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
 ) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
     """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
-    settings = deployment.agent.experience
-    if not (version.paper_twins and settings.enabled and market.mid and _asks_members(rooms, deployment.agent)):
+    agent = deployment.agent
+    settings, engine = agent.experience, agent.engine or rooms.config.engine.default
+    if engine != "ensemble" or not (version.paper_twins and settings.enabled and market.mid):
         return NO_TRUST, ()
     memory = rooms.experience.twins
     known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms.book, rooms.log, deployment.id)).get(market.symbol)
@@ -84,11 +85,7 @@ def _runs_between(log: Log, stream: Stream, after: int, until: int) -> list[Deci
 
 def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The event that keeps the twins of a deployment, once a day."""
-    if not _asks_members(rooms, deployment.agent):
+    if (deployment.agent.engine or rooms.config.engine.default) != "ensemble":
         return []
     runs = runs_of(rooms.book, rooms.log, deployment.id)
     return rooms.experience.twins.draft_if_due(deployment.id, now=rooms.clock.now(), seq=seq, runs=runs)
-
-
-def _asks_members(rooms: Rooms, agent: AgentProfile) -> bool:
-    return (agent.engine or rooms.config.engine.default) == "ensemble"
