@@ -100,8 +100,16 @@ def _ticked(rooms: Rooms, agent: Deployment, market: Market) -> Took:
     seq, nothing = rooms.book.head(agent.id), Portfolio({}, 0)
 
     def work() -> None:
-        outcomes_due(rooms, agent, seq=seq)
-        experience_for(rooms, agent, market, nothing, seq=seq, version=CURRENT_VERSION)
+        outcomes_due(rooms.book, rooms.experience, agent.id, seq=seq)
+        experience_for(
+            rooms.experience,
+            agent,
+            market,
+            portfolio=nothing,
+            seq=seq,
+            version=CURRENT_VERSION,
+            default_engine=rooms.config.engine.default,
+        )
 
     return _timed(work)
 

@@ -234,7 +234,7 @@ def _real_runs(prices: Sequence[float]) -> list[DecisionRun]:
             result = book.backtest("w", chunks="none")
         made = Rooms(home / "backtests" / result.id, clock=SystemClock())
         try:
-            found = runs_of(made, "w.paper")(0, made.book.head("w.paper"))
+            found = runs_of(made.book, made.log, "w.paper")(0, made.book.head("w.paper"))
         finally:
             made.close()
     return list(found)

@@ -53,7 +53,13 @@ def taught(floor: Desk, agent: Deployment) -> None:
             seq = book.head(agent.id)
             append(floor, agent, floor.rooms.experience.learn(agent.id, [(trade, run)], seq=seq))
         append_experience_snapshot(
-            floor.rooms, agent, chunk, since_seq=since, seq=book.head(agent.id), span=(T0, T0 + DAY)
+            book,
+            floor.rooms.experience,
+            agent.id,
+            label=chunk,
+            since_seq=since,
+            seq=book.head(agent.id),
+            span=(T0, T0 + DAY),
         )
 
 

@@ -119,7 +119,7 @@ class Stage:
                     self.hour(slot, symbol)
                 self.mark()
         if self.plan.memory == "on":
-            self.append(outcomes_due(self.rooms, self.deployment, seq=self.seq))
+            self.append(outcomes_due(self.rooms.book, self.rooms.experience, self.deployment.id, seq=self.seq))
             self.append([self.note(chunk)])
             span, name = (chunk.start, chunk.end), self.deployment.id
             take = self.rooms.experience.draft_chunk_snapshot

@@ -172,7 +172,7 @@ def test_providers_are_trusted_as_their_twins_say(tmp_path: Path) -> None:
     shown = {row.name: row.weight for row in found.total.providers}
     with closing(Rooms(home / "backtests" / found.id, clock=SystemClock())) as rooms:
         (name,) = [name for name, _ in rooms.book.deployments("tester")]
-        twins = rooms.experience.twins.as_of(name, seq=found.total.head_seq, runs=runs_of(rooms, name))
+        twins = rooms.experience.twins.as_of(name, seq=found.total.head_seq, runs=runs_of(rooms.book, rooms.log, name))
         trusted = weights_e4(twins["BTC"], "")
     members = {member: round(weight / 10_000, 4) for member, weight in trusted.items() if member in shown}
     assert len(members) >= 2 and shown | members == shown and shown["ensemble"] is None

@@ -71,7 +71,7 @@ def learned(home: Path) -> Learned:
     """What a new process knows, which is whole and what the log says."""
     with closing(Rooms(home, clock=VirtualClock(BEGIN + 9 * DAY))) as rooms:
         name = "a.paper"
-        seq, runs = rooms.book.head(name), runs_of(rooms, name)
+        seq, runs = rooms.book.head(name), runs_of(rooms.book, rooms.log, name)
         assert rebuild_and_compare(rooms.experience, name, seq=seq, runs=runs).differences == ()
         notes = [note for _, note in rooms.experience.moments.noted_between(name, after=0, until=seq)]
         return rooms.experience.twins.as_of(name, seq=seq, runs=runs), notes, len(rooms.book.run_ids(most=999))

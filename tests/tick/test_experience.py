@@ -196,10 +196,10 @@ def test_a_snapshot_is_an_event_of_its_deployment(tmp_path: Path) -> None:
         agent = floor.hire(PROFILE)
         learned(floor, agent, 12)
         middle = floor.rooms.book.head(agent.id)
-        span = (START, START + MINUTE)
-        head = append_experience_snapshot(floor.rooms, agent, "Q1", since_seq=0, seq=middle, span=span)
+        span, book, experience = (START, START + MINUTE), floor.rooms.book, floor.rooms.experience
+        head = append_experience_snapshot(book, experience, agent.id, label="Q1", since_seq=0, seq=middle, span=span)
         assert head == floor.rooms.book.head(agent.id) == middle + 1
-        append_experience_snapshot(floor.rooms, agent, "Q2", since_seq=middle, seq=head, span=span)
+        append_experience_snapshot(book, experience, agent.id, label="Q2", since_seq=middle, seq=head, span=span)
         found = floor.rooms.experience.snapshots(agent.id, seq=head + 1)
         assert [(each.chunk, each.result.n) for each in found] == [("Q2", 0), ("Q1", 12)]
         assert floor.is_whole()
@@ -268,12 +268,15 @@ def test_runs_of_trades_that_were_learned_from_are_not_read_again(
         agent = floor.hire(PROFILE)
         Market(floor, agent, seed=1).round()
         first = floor.rooms.book.head(agent.id)
-        due = outcomes_due(floor.rooms, agent, seq=first)
+        due = outcomes_due(floor.rooms.book, floor.rooms.experience, agent.id, seq=first)
         floor.rooms.book.append(agent.id, due, expected_seq=first)
         assert [draft.kind for draft in due] == ["experience.learned"]
         asked: list[str] = []
         monkeypatch.setattr(floor.rooms.book, "run", asked.append)
-        assert outcomes_due(floor.rooms, agent, seq=floor.rooms.book.head(agent.id)) == [] and not asked
+        assert (
+            outcomes_due(floor.rooms.book, floor.rooms.experience, agent.id, seq=floor.rooms.book.head(agent.id)) == []
+            and not asked
+        )
 
 
 def windows_of(*steps: tuple[str, float]) -> list[context.Market]:

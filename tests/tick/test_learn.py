@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from tapebook.api.lessons import LessonTrials
 from tapebook.api.open_home import OpenHome
+from tapebook.book.store import Book
 from tapebook.clock import VirtualClock
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, ReflectionSettings, SkillNote
 from tapebook.domain.run import Usage
 from tapebook.domain.units import DAY, HOUR, MINUTE
+from tapebook.experience import Experience
 from tapebook.home import make_home
 from tapebook.lab.replay import rebuild_packet, replay_runs
 from tapebook.lessons import SLOTS, Lesson, Proposals, hash_lessons_text, is_rendered_bullet, note_text
@@ -165,9 +167,9 @@ def test_who_writes_alone_looks_again_only_when_something_could_be_due(
 ) -> None:
     looks: list[int] = []
 
-    def counted(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    def counted(book: Book, experience: Experience, name: str, *, seq: int) -> list[Draft]:
         looks.append(seq)
-        return outcomes_due(rooms, deployment, seq=seq)
+        return outcomes_due(book, experience, name, seq=seq)
 
     def found(floor: Desk, agent: Deployment) -> tuple[int, int]:
         """How often it was looked, and how many events came of it, when an account learns three times in a row."""
@@ -276,7 +278,7 @@ def test_a_model_reflects_and_a_bad_answer_leaves_the_note_that_stands(
         assert [each.note.usage for each in kept if each.note.usage] == [
             Usage("claude-haiku-4-5", 1_000, 100, 1_500, 1)
         ] * 3
-        told = lessons_for(floor.rooms, agent, seq=floor.rooms.book.head(agent.id))
+        told = lessons_for(floor.rooms.notes, agent, seq=floor.rooms.book.head(agent.id))
         assert all(map(is_rendered_bullet, told.bullets)) and told.bullets[0].startswith("All trades: ")
         assert len(server.seen) == 3 and "OVERRIDE" not in json.dumps([each.body for each in server.seen])
         trade(floor, agent, "BTC", wins=True, odd=0.0)

@@ -144,11 +144,11 @@ def test_what_is_taken_back_ends_and_what_is_newer_takes_its_place(tmp_path: Pat
         promote(floor.rooms, teacher, "sizing")
         newer = packet(floor, decide(floor, pupil))
         assert "do worse" in newer and "do better" not in newer
-        assert [each.skill for each in promotions(floor.rooms)] == ["sizing"]
+        assert [each.skill for each in promotions(floor.rooms.book, floor.rooms.notes)] == ["sizing"]
         done = demote(floor.rooms, "sizing")
         assert done.result_line() == "nothing is promoted to sizing any more; told: pupil.paper"
         assert "Lessons" not in packet(floor, decide(floor, pupil))
-        assert promotions(floor.rooms) == []
+        assert promotions(floor.rooms.book, floor.rooms.notes) == []
         promote(floor.rooms, teacher, "sizing")
         assert "do worse" in packet(floor, decide(floor, pupil))
         assert replays(floor)
@@ -167,11 +167,11 @@ def test_prose_of_before_is_told_to_nobody_and_cannot_be_promoted(tmp_path: Path
         for agent in (teacher, pupil):
             assert "OVERRIDE" not in packet(floor, decide(floor, agent))
         seq = floor.rooms.book.head(pupil.id)
-        assert lessons_for(floor.rooms, pupil, seq=seq).bullets == ()
+        assert lessons_for(floor.rooms.notes, pupil, seq=seq).bullets == ()
         # A packet of an older renderer still says what it said.
-        old = lessons_for(floor.rooms, pupil, seq=seq, version=PACKET_VERSIONS[4])
+        old = lessons_for(floor.rooms.notes, pupil, seq=seq, version=PACKET_VERSIONS[4])
         assert [each.partition(": ")[0] for each in old.bullets] == ["Sizing"]
-        assert notes_of_lessons(floor.rooms, pupil, seq=seq) == []
+        assert notes_of_lessons(floor.rooms.notes, pupil, seq=seq) == []
         assert replays(floor)
 
 
@@ -207,7 +207,7 @@ def test_the_same_words_are_told_once(tmp_path: Path) -> None:
             teach(floor, agent, LESSON)
         promote(floor.rooms, teacher, "pupil")
         learn_what_is_due(floor.rooms, pupil)
-        told = lessons_for(floor.rooms, pupil, seq=floor.rooms.book.head(pupil.id))
+        told = lessons_for(floor.rooms.notes, pupil, seq=floor.rooms.book.head(pupil.id))
         assert told is not None and told.bullets == note_bullets(LESSON)
 
 

@@ -98,7 +98,7 @@ def twins_of(floor: Desk, agent: Deployment, *, cold: bool = False, seq: int | N
     rooms = floor.rooms
     memory = TwinMemory(rooms.book_db, owner=rooms.config.owner) if cold else rooms.experience.twins
     head = rooms.book.head(agent.id) if seq is None else seq
-    return memory.as_of(agent.id, seq=head, runs=runs_of(rooms, agent.id))
+    return memory.as_of(agent.id, seq=head, runs=runs_of(rooms.book, rooms.log, agent.id))
 
 
 def test_the_ensemble_follows_whose_twin_earns(tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_every_reader_knows_the_same_as_of_every_event(tmp_path: Path) -> None:
         assert 2 <= len(kept) <= 3
         warm = TwinMemory(rooms.book_db, owner=rooms.config.owner)
         for seq in range(1, head + 1, 7):
-            found = warm.as_of(agent.id, seq=seq, runs=runs_of(rooms, agent.id))
+            found = warm.as_of(agent.id, seq=seq, runs=runs_of(rooms.book, rooms.log, agent.id))
             assert found == twins_of(floor, agent, cold=True, seq=seq)
-        runs = runs_of(rooms, agent.id)
+        runs = runs_of(rooms.book, rooms.log, agent.id)
         assert twin_differences(warm, agent.id, seq=head, runs=runs) == []
         rooms.book_db.execute(sql(f"UPDATE experience_twins SET twins_json = '[]' WHERE seq = {kept[0][0]}"))
         assert twin_differences(warm, agent.id, seq=head, runs=runs)

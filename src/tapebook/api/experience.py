@@ -24,7 +24,7 @@ from tapebook.experience.similar import MOVE_SPANS, MoveEstimate, SimilarMoment
 from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report, snapshot_view
-from tapebook.log import Draft
+from tapebook.log import Draft, Log
 from tapebook.tick.memory import moment_of, outcomes_due
 from tapebook.tick.prepare import gather_situation
 from tapebook.tick.story import deploy_agent
@@ -293,7 +293,9 @@ class HomeExperience(HomePart):
             with shared_lock(rooms.home), rooms.leases.holding(stream):
                 deployment = deploy_agent(rooms.book, rooms.clock, agent)
                 with rooms.log.one_transaction():
-                    return _learn_contents(rooms, deployment, contents, folder=str(folder), source=name)
+                    return _learn_contents(
+                        rooms.book, rooms.experience, deployment.id, contents=contents, folder=str(folder), source=name
+                    )
 
     def forget(
         self,
@@ -322,7 +324,8 @@ class HomeExperience(HomePart):
                     None, len(_outcomes_meant(rooms.book, rooms.experience, name, terms, seq=rooms.book.head(name)))
                 )
         with self._writing(agent) as (rooms, deployment):
-            room, name, seq = rooms.experience, deployment.id, _learn_due(rooms, deployment)
+            room, name = rooms.experience, deployment.id
+            seq = _learn_due(rooms.book, room, name)
             meant = _outcomes_meant(rooms.book, rooms.experience, name, terms, seq=seq)
             if not meant:
                 return ForgottenExperience(None, 0)
@@ -352,13 +355,13 @@ class HomeExperience(HomePart):
         """Computes everything derived again from the outcomes; a table that differs is written anew from the log."""
         with self._home.write() as rooms:
             name = rooms.book.find_agent(agent, removed=True).id
-            found = _rebuild_all(rooms, name)
+            found = _rebuild_all(rooms.book, rooms.experience, rooms.log, deployment=name)
             if found.differences:
                 with exclusive_lock(rooms.home):
                     restore_tables(rooms.log, rooms.book_db, rooms.book.stream(name))
                 rooms.experience.forget_cached(name)
                 self._home.discard_readers()
-                left = _rebuild_all(rooms, name).differences
+                left = _rebuild_all(rooms.book, rooms.experience, rooms.log, deployment=name).differences
                 if left:
                     raise Damaged(f"{left[0]}, and the log says so too: run `tapebook verify`, and restore a backup")
         return RebuiltExperience(found.outcomes, found.situations, found.records, found.fits, found.differences)
@@ -389,10 +392,9 @@ def _span_text(span_ms: int) -> str:
     return f"{span_ms // HOUR}h"
 
 
-def _rebuild_all(rooms: Rooms, deployment: str) -> RebuildComparison:
-    return rebuild_and_compare(
-        rooms.experience, deployment, seq=rooms.book.head(deployment), runs=runs_of(rooms, deployment)
-    )
+def _rebuild_all(book: Book, experience: Experience, log: Log, *, deployment: str) -> RebuildComparison:
+    runs = runs_of(book, log, deployment)
+    return rebuild_and_compare(experience, deployment, seq=book.head(deployment), runs=runs)
 
 
 def _check_contents(contents: files.ExperienceFolder, folder: Path, *, now: int) -> None:
@@ -419,14 +421,14 @@ def _refuse(problems: Sequence[str], folder: Path) -> None:
 
 
 def _learn_contents(
-    rooms: Rooms, deployment: Deployment, contents: files.ExperienceFolder, *, folder: str, source: str
+    book: Book, room: Experience, name: str, *, contents: files.ExperienceFolder, folder: str, source: str
 ) -> ExperienceFiles:
-    room, name, counted = rooms.experience, deployment.id, (len(contents.outcomes), len(contents.snapshots))
+    counted = (len(contents.outcomes), len(contents.snapshots))
     # Trades that ended and were not learned from yet come first, or they would be passed over.
-    seq = _learn_due(rooms, deployment)
+    seq = _learn_due(book, room, name)
     known = room.snapshots(name, seq=seq)
     snapshots = [draft_snapshot_taken(each) for each in contents.snapshots if each not in known]
-    seq = _append_drafts(rooms.book, name, snapshots)
+    seq = _append_drafts(book, name, snapshots)
     told_by_id, strange = {each[0].trade_id: each for each in contents.outcomes}, list[str]()
     new = list[files.OutcomeWithFeatures]()
     for each in told_by_id.values():
@@ -438,7 +440,7 @@ def _learn_contents(
     _refuse(strange, Path(folder))
     # The newest by itself: with it come the pages and the fit of all before it.
     for part in (new[:-1], new[-1:]):
-        seq = _append_drafts(rooms.book, name, room.learn_outcomes(name, part, seq=seq, source=source))
+        seq = _append_drafts(book, name, room.learn_outcomes(name, part, seq=seq, source=source))
     return ExperienceFiles(folder, *counted, len(new), len(snapshots), contents.skipped)
 
 
@@ -449,11 +451,11 @@ def _outcomes_meant(
     return outcomes_meant(experience, deployment, terms, seq=seq, is_own=own.__contains__)
 
 
-def _learn_due(rooms: Rooms, deployment: Deployment) -> int:
+def _learn_due(book: Book, experience: Experience, name: str) -> int:
     """Learns from trades that ended and were not learned from yet; returns where the stream ends."""
-    seq = rooms.book.head(deployment.id)
-    while due := outcomes_due(rooms, deployment, seq=seq):
-        seq = _append_drafts(rooms.book, deployment.id, due)
+    seq = book.head(name)
+    while due := outcomes_due(book, experience, name, seq=seq):
+        seq = _append_drafts(book, name, due)
     return seq
 
 

@@ -151,7 +151,7 @@ class Runs(HomePart):
 def _watermarks_at(rooms: Rooms, deployment: Deployment, moment: int) -> Watermarks:
     """How far each store could be read at a past moment."""
     docs = min(documents_watermark(rooms.documents, rooms.indexes), rooms.documents.seq_as_of(moment))
-    seq, curated = rooms.book.seq_as_of(deployment.id, moment), curated_until(rooms, as_of=moment)
+    seq, curated = rooms.book.seq_as_of(deployment.id, moment), curated_until(rooms.book, rooms.horizons, as_of=moment)
     return Watermarks(rooms.tape.head()[0], seq, docs=docs, curated=curated)
 
 

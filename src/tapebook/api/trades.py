@@ -167,7 +167,7 @@ class HomeSkills(HomePart):
     def promoted_notes(self, *, as_of: AsOf = None) -> list[SkillNote]:
         """What holds for each skill now, or held at a moment."""
         with self._home.read() as rooms:
-            return memory.promotions(rooms, as_of=None if as_of is None else self._home.moment(as_of))
+            return memory.promotions(rooms.book, rooms.notes, as_of=None if as_of is None else self._home.moment(as_of))
 
     def notes_for(self, agent: str, *, as_of: AsOf = None) -> list[SkillNote]:
         """What an agent is told of others' lessons at its next decision, or was to be told at a moment."""

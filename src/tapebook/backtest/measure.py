@@ -68,6 +68,7 @@ from tapebook.domain.targets import FULL_E4
 from tapebook.domain.text import plural
 from tapebook.domain.units import DAY, E6, floor_to_step
 from tapebook.experience import Experience
+from tapebook.experience.memories import ReadRuns
 from tapebook.experience.records import (
     ALL,
     ASSET,
@@ -158,17 +159,17 @@ def records_of(ended: Iterable[TradeOutcome]) -> dict[RecordKey, Record]:
     return {key: Record(*key, *kept) for key, kept in sums.items()}
 
 
-def weights_of(rooms: Rooms, deployment: Deployment, *, since_seq: int, seq: int) -> ProviderWeights:
+def weights_of(experience: Experience, deployment: str, *, since_seq: int, seq: int, runs: ReadRuns) -> ProviderWeights:
     """The trust of a deployment at two sequence numbers, as the mean over its symbols."""
-    before, now = (_trust_at(rooms, deployment, seq=at) for at in (since_seq, seq))
+    before, now = (_trust_at(experience, deployment, seq=at, runs=runs) for at in (since_seq, seq))
     return ProviderWeights(now, before)
 
 
-def _trust_at(rooms: Rooms, deployment: Deployment, *, seq: int) -> dict[str, float]:
-    memory = rooms.experience.twins
+def _trust_at(experience: Experience, deployment: str, *, seq: int, runs: ReadRuns) -> dict[str, float]:
+    memory = experience.twins
     # From the twins that were kept last: those in memory may be of long before.
-    memory.forget_cached(deployment.id)
-    twins = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id)).values()
+    memory.forget_cached(deployment)
+    twins = memory.as_of(deployment, seq=seq, runs=runs).values()
     shares: dict[str, list[int]] = {}
     for each in twins:
         for name, weight in weights_e4(each, "").items():
@@ -259,6 +260,7 @@ def measure_all(
     from tapebook.backtest.baselines import measure_baselines
 
     whole, seq = BacktestChunk(WHOLE, plan.start, plan.end), chunks[-1].head_seq
+    runs = runs_of(rooms.book, rooms.log, deployment.id)
     total = measure_chunk(rooms, deployment, plan, whole, since_seq=0, seq=seq)
     book = book_range(rooms.book, rooms.book_db, deployment, after=0, until=seq)
     ended, exposures = book.ended_trades(), average_exposures(book.booked_fills(), start=plan.start, end=plan.end)
@@ -290,7 +292,9 @@ def measure_all(
         fill=plan.fill,
         inputs=plan.inputs,
         exposures=tuple((symbol, round_to_cents_e6(usd)) for symbol, usd in exposures.items()),
-        bound_usd_e6=_bound_usd_e6(rooms, deployment, seq=seq) if is_remembering(plan) else msgspec.UNSET,
+        bound_usd_e6=_bound_usd_e6(rooms.experience, deployment, seq=seq, runs=runs)
+        if is_remembering(plan)
+        else msgspec.UNSET,
         rooms=room_uses(
             rooms.documents,
             rooms.experience,
@@ -311,12 +315,14 @@ def is_remembering(plan: BacktestPlan) -> bool:
     return plan.agent.experience.enabled and "experience" in plan.agent.context.rooms
 
 
-def _bound_usd_e6(rooms: Rooms, deployment: Deployment, *, seq: int) -> int | msgspec.UnsetType:
+def _bound_usd_e6(
+    experience: Experience, deployment: Deployment, *, seq: int, runs: ReadRuns
+) -> int | msgspec.UnsetType:
     """How far the trust in members could have put the account behind doing nothing, by the votes and prices of it.
 
     A unit is what a rule trades by its own settings, within the cap of a position.
     """
-    twins = rooms.experience.twins.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id))
+    twins = experience.twins.as_of(deployment.id, seq=seq, runs=runs)
     if not twins:
         return msgspec.UNSET
     unit = min(round(USUAL_SETTINGS.notional_usd * E6), deployment.agent.caps.max_position_usd_e6)
@@ -427,7 +433,10 @@ class _ChunkMeasure:
                 self._rooms.book, self._rooms.book_db, self._deployment, after=0, until=self._since
             ).ended_trades()
         )
-        trusted = weights_of(self._rooms, self._deployment, since_seq=self._since, seq=self._seq)
+        runs = runs_of(self._rooms.book, self._rooms.log, self._deployment.id)
+        trusted = weights_of(
+            self._rooms.experience, self._deployment.id, since_seq=self._since, seq=self._seq, runs=runs
+        )
         assets = [replace(row, sharpe=self._asset_sharpe(row.name, daily)) for row in result_rows(ASSET, now, before)]
         tables = result_rows(PROVIDER, now, before, trusted=trusted), result_rows(REGIME, now, before), assets
         return dict(zip(("providers", "regimes", "assets"), with_trend_directions(*tables), strict=True))

@@ -144,7 +144,7 @@ class BacktestRun:
         self._spending = spending or BacktestLedger(home.folder.parent.parent, plan, run_usd_e6=0)
         self._rooms = rooms = open_rooms(home, plan, self._clock, ledger=self._spending)
         self._ticks, self._began = 0, elapsed_seconds()
-        self._deployment, self._learn = deploy_plan(self._rooms.book, self._rooms.clock, plan), learn_until_frozen(plan)
+        self._deployment, self._learn = deploy_plan(self._rooms.book, self._clock, plan), learn_until_frozen(plan)
         inherit_memory(rooms.book, rooms.log, plan, parent=home.folder.parent.parent)
         self._texts = TextArrivals(rooms, plan, parent=home.folder.parent.parent)
         self._limit = bar_wait_ms(self._rooms.config)
@@ -245,8 +245,9 @@ class BacktestRun:
         if is_learning(plan, chunk.end) and not self._has_snapshot(chunk, until):
             self._clock.advance(max(self._clock.now(), chunk.end - 1))
             span = (chunk.start, chunk.end)
+            book, experience = self._rooms.book, self._rooms.experience
             until = append_experience_snapshot(
-                self._rooms, deployment, chunk.name, since_seq=since, seq=until, span=span
+                book, experience, deployment.id, label=chunk.name, since_seq=since, seq=until, span=span
             )
         result = measure_chunk(self._rooms, deployment, plan, chunk, since_seq=since, seq=until)
         self._home.save_checkpoint(Checkpoint(chunk, until, result.head_hash, result))

@@ -49,7 +49,7 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     fit = room.moments.fit_as_of(deployment.id, seq=seq) or room.fit_as_of(deployment.id, seq=seq)
     every = records.get((ALL, ""), Record(ALL, ""))
     # Who never asked members has no twins, and the whole log would be read to find that out.
-    runs = runs_of(rooms, deployment.id)
+    runs = runs_of(rooms.book, rooms.log, deployment.id)
     by_symbol = (
         room.twins.as_of(deployment.id, seq=seq, runs=runs)
         if _asked_members(rooms.book, rooms.config, deployment)

@@ -27,6 +27,7 @@ from tapebook.domain.units import E8, iso_text
 from tapebook.errors import Damaged
 from tapebook.lab.replay import deployment_of, rebuild_packet
 from tapebook.lessons import NO_LESSONS
+from tapebook.lessons.notes import Notes
 from tapebook.tick.memory import lessons_for, notes_of_lessons
 from tapebook.wiring import Rooms
 
@@ -42,7 +43,7 @@ def explain_run(rooms: Rooms, run: DecisionRun) -> views.ExplainedRunView:
     packet = _read_or_note(problems, lambda: rebuild_if_equal(rooms, run))
     kept = _read_or_note(problems, lambda: _archived_text(rooms.archive, run.packet_key))
     reply = _read_or_note(problems, lambda: _archived_text(rooms.archive, run.reply_key))
-    lessons_hash, lessons = _lessons_of(rooms, run)
+    lessons_hash, lessons = _lessons_of(rooms.book, rooms.notes, run)
     parts = None if packet is None else [msgspec.to_builtins(part) for part in preview_packet(packet).parts]
     found = packet.citations if packet else ()
     cited = [_citation_view(rooms.archive, each, run, problems=problems) for each in found]
@@ -98,19 +99,19 @@ def _listed_run_view(found: RunAsOf, watched: Sequence[str]) -> views.RecordedRu
     }
 
 
-def _lessons_of(rooms: Rooms, run: DecisionRun) -> tuple[str | None, list[views.LessonView] | None]:
+def _lessons_of(book: Book, notes: Notes, run: DecisionRun) -> tuple[str | None, list[views.LessonView] | None]:
     """The hash that joins a run to the note it was told, and all notes it was told; null when that is not known."""
     if not run.packet_sha256 or "lessons" in run.degraded:
         return None, None
-    deployment, seq = deployment_of(rooms.book, run), run.watermarks.book
+    deployment, seq = deployment_of(book, run), run.watermarks.book
     if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS, []
     version = PACKET_VERSIONS.get(run.renderer, CURRENT_VERSION)
     told: list[views.LessonView] = [
         {"agent": note.agent, "note_id": note.note_id, "content_hash": note.content_hash}
-        for note in notes_of_lessons(rooms, deployment, seq=seq, version=version)
+        for note in notes_of_lessons(notes, deployment, seq=seq, version=version)
     ]
-    return lessons_for(rooms, deployment, seq=seq, version=version).content_hash, told
+    return lessons_for(notes, deployment, seq=seq, version=version).content_hash, told
 
 
 def _read_or_note(problems: list[str], read: Callable[[], Readable | None]) -> Readable | None:

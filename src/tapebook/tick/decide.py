@@ -381,7 +381,15 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
         opens = agent.mode == "trade" and bool(orders) and not all(order.reduce_only for order in orders)
         # Without it less is learned; the order is worth more than that.
         seen = optional.read_or_default(
-            "sighting", [], moment_drafts, rooms, opened.run_id, opened.situation, opens=opens, seq=limits.seq
+            "sighting",
+            [],
+            moment_drafts,
+            rooms.experience,
+            opened.run_id,
+            opened.situation,
+            paper=rooms.config.paper,
+            opens=opens,
+            seq=limits.seq,
         )
     run = _decision_run(
         opened,

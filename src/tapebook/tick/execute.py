@@ -57,6 +57,7 @@ from tapebook.domain.run import RunStatus, Verdict
 from tapebook.domain.text import short_line
 from tapebook.domain.units import E8, decimal_text
 from tapebook.lessons import NO_LESSONS
+from tapebook.lessons.notes import Notes
 from tapebook.log import Draft
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
@@ -94,7 +95,13 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     drafts: list[Draft] = []
     events = (*told, *activity.events)
     if events:
-        settling = _Settling(rooms.book, rooms.tape, deployment, path, partial(_lessons_hash, rooms, deployment))
+        settling = _Settling(
+            rooms.book,
+            rooms.tape,
+            deployment,
+            path,
+            partial(_lessons_hash, rooms.notes, deployment, rooms.without_keys),
+        )
         account, drafts = _settle_events(settling, account, events, cause=cause, orders=found)
     held, walked = account.portfolio.positions, activity.walked_until
     # What is held is valued; nothing held needs no value.
@@ -275,14 +282,14 @@ def _fill_cause(settling: _Settling, fill: Fill, cause: TradeCause, *, working: 
     )
 
 
-def _lessons_hash(rooms: Rooms, deployment: Deployment, seq: int) -> str | None:
+def _lessons_hash(notes: Notes, deployment: Deployment, without_keys: Callable[[str], str], seq: int) -> str | None:
     """The hash of what a run was told; unknown when that cannot be read, which must not stop the booking."""
     if "lessons" not in deployment.agent.context.rooms:
         return NO_LESSONS
     optional = OptionalReads()
-    lessons = optional.read_or_default("lessons", None, lessons_for, rooms, deployment, seq=seq)
+    lessons = optional.read_or_default("lessons", None, lessons_for, notes, deployment, seq=seq)
     if optional.causes:
-        causes = safe_causes(optional.causes, without_keys=rooms.without_keys)
+        causes = safe_causes(optional.causes, without_keys=without_keys)
         log_causes(causes, deployment=deployment.id, fill_as_of=seq)
     return lessons.content_hash if lessons else None
 

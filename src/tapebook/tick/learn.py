@@ -103,10 +103,12 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
     """Learns the next step of what asks nobody: outcomes, days that are over, promoted notes; whether there was any."""
     seq = rooms.book.head(deployment.id)
     parts = {
-        "outcomes": optional.read_or_default(f"{LEARNING} outcomes", [], outcomes_due, rooms, deployment, seq=seq),
+        "outcomes": optional.read_or_default(
+            f"{LEARNING} outcomes", [], outcomes_due, rooms.book, rooms.experience, deployment.id, seq=seq
+        ),
         "layers": optional.read_or_default(f"{LEARNING} layers", [], layers_due, rooms, deployment, seq=seq),
         "promoted notes": optional.read_or_default(
-            f"{LEARNING} promoted notes", [], promoted_notes_due, rooms, deployment, seq=seq
+            f"{LEARNING} promoted notes", [], promoted_notes_due, rooms.notes, deployment, seq=seq
         ),
     }
     parts["twins"] = optional.read_or_default(f"{LEARNING} twins", [], twins_due, rooms, deployment, seq=seq)
@@ -270,7 +272,7 @@ def _evidence(
     )
     # Trades from before the newest two hundred are not searched any more, so their exits are not followed either.
     exits = followed | {each.trade_id: each for each in new}
-    cases = tuple(_with_exit(case, exits) for case in cases_of(rooms, deployment, trades, seq=seq))
+    cases = tuple(_with_exit(case, exits) for case in cases_of(rooms.experience, name, trades, seq=seq))
     fresh = {each.trade_id for each in new}
     after_exit = tuple(case for case in cases if case.trade_id in fresh)
     later = []
@@ -279,7 +281,7 @@ def _evidence(
         step = after
         # Mostly one step, since a lesson is judged at every reflection; after an import of many trades more.
         while ended := rooms.book.closed_after(name, after=step, seq=seq, most=STEP_TRADES):
-            found += cases_of(rooms, deployment, ended, seq=seq)
+            found += cases_of(rooms.experience, name, ended, seq=seq)
             step = rooms.book.trade_end_seq(ended[-1].state.trade_id) or seq
             if len(ended) < STEP_TRADES:
                 break

@@ -14,9 +14,11 @@ Caches here hold the last window or note asked for and are compared by value, so
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 
 import msgspec
 
+from tapebook.archive import SpooledArchive
 from tapebook.book.materializer import day_start
 from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
@@ -60,6 +62,7 @@ from tapebook.horizons import (
     Aggregate,
     ChangedDay,
     HeldNow,
+    LayerCache,
     Period,
     RollupTerms,
     exit_of,
@@ -69,15 +72,16 @@ from tapebook.horizons import (
 from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
-from tapebook.lessons.notes import draft_note_promoted
+from tapebook.lessons.notes import Notes, draft_note_promoted
 from tapebook.lessons.trials import follow_lessons
 from tapebook.library.document_texts import trade_path
 from tapebook.library.search import index_as_of
 from tapebook.log import Draft
 from tapebook.search import GLOBAL_SCOPE
-from tapebook.search.index import RULES, decode_search_terms
+from tapebook.search.documents import Documents
+from tapebook.search.index import RULES, IndexFiles, decode_search_terms
 from tapebook.search.text import ShownTexts
-from tapebook.settings.config import Config
+from tapebook.settings.config import Config, PaperSettings
 from tapebook.settings.profiles import SKILL_NAME
 from tapebook.tape.bars import RegimeClassifier
 from tapebook.tape.store import Tape
@@ -97,28 +101,37 @@ _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, 
 
 
 def experience_for(
-    rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
+    experience: Experience,
+    deployment: Deployment,
+    market: Market,
+    *,
+    portfolio: Portfolio,
+    seq: int,
+    version: PacketVersion,
+    default_engine: str,
 ) -> PacketExperience:
     """What experience says of a situation as of a sequence number."""
     settings = deployment.agent.experience
     if not settings.enabled:
         return PacketExperience()
-    records = rooms.experience.records_as_of(deployment.id, seq=seq)
+    records = experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = (market.regime if version.scaled_regimes else market_regime(market, version=version)) or UNKNOWN_REGIME
     position = portfolio.positions.get(market.symbol)
     held = 0 if position is None else 1 if position.size_e8 > 0 else -1
     # Who is to be trusted or not: the members of an ensemble, or the engine itself.
     agent, usual = deployment.agent, MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
-    engine = agent.engine or rooms.config.engine.default
+    engine = agent.engine or default_engine
     providers = (agent.members or usual) if engine == "ensemble" else (engine,)
     if version.lookbacks:
-        seen = moment_of(rooms.experience, market)
+        seen = moment_of(experience, market)
         vector = None if seen is None else seen.vector
         question = ExperienceQuery(market.as_of, market.symbol, regime, providers, vector, held)
-        return rooms.experience.rows_for_packet(records, question, seq=seq, settings=settings)
+        return experience.rows_for_packet(records, question, seq=seq, settings=settings)
     question = ExperienceQuery(market.as_of, market.symbol, regime, providers)
-    return PacketExperience(_old_experience_rows(rooms, records, question, market, settings=settings, held=held))
+    return PacketExperience(
+        _old_experience_rows(experience, records, question, market=market, settings=settings, held=held)
+    )
 
 
 def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
@@ -128,17 +141,18 @@ def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
     return experience.seen_moment(market.symbol, (market.lookback, market.context or market.settled, market.liquidity))
 
 
-def moment_drafts(rooms: Rooms, run_id: str, situation: Situation, *, opens: bool, seq: int) -> list[Draft]:
+def moment_drafts(
+    experience: Experience, run_id: str, situation: Situation, *, paper: PaperSettings, opens: bool, seq: int
+) -> list[Draft]:
     """What is kept of the moment of a decision: a note once an hour, and what a run saw that opens something."""
-    seen = moment_of(rooms.experience, situation.market)
+    seen = moment_of(experience, situation.market)
     if seen is None:
         return []
     drafts, deployment, symbol = list[Draft](), situation.deployment.id, situation.market.symbol
-    if not rooms.experience.moments.is_noted(deployment, symbol, seen.features.at):
+    if not experience.moments.is_noted(deployment, symbol, seen.features.at):
         # Stored with the note: settings may change, and what a packet was told may not.
-        paper = rooms.config.paper
         costs = round(_PPM_PER_BP * (2 * paper.taker_fee_bps + 2 * paper.impact_bps + paper.spread_bps))
-        drafts = rooms.experience.moments.note(deployment, symbol, seen, costs_ppm=costs, seq=seq)
+        drafts = experience.moments.note(deployment, symbol, seen, costs_ppm=costs, seq=seq)
     if opens:
         conditions = seen.conditions
         drafts.append(draft_moment_seen(run_id, symbol, seen.vector, conditions=conditions, at=situation.as_of))
@@ -146,11 +160,11 @@ def moment_drafts(rooms: Rooms, run_id: str, situation: Situation, *, opens: boo
 
 
 def _old_experience_rows(
-    rooms: Rooms,
+    experience: Experience,
     records: RecordsAsOf,
     question: ExperienceQuery,
-    market: Market,
     *,
+    market: Market,
     settings: ExperienceSettings,
     held: int,
 ) -> tuple[ExperienceRow, ...]:
@@ -159,7 +173,7 @@ def _old_experience_rows(
         return ()
     read = _feature_vector_cache(market.symbol, market.bar_minutes, len(market.bars), held=held)
     reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
-    return rooms.experience.old_rows_for_packet(records, question, reading, settings=settings)
+    return experience.old_rows_for_packet(records, question, reading, settings=settings)
 
 
 def market_regime(market: Market, *, version: PacketVersion) -> str | None:
@@ -169,12 +183,11 @@ def market_regime(market: Market, *, version: PacketVersion) -> str | None:
     return _unscaled_regime_cache(market.symbol, market.bar_minutes, len(market.bars))(market.bars)
 
 
-def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+def outcomes_due(book: Book, experience: Experience, name: str, *, seq: int) -> list[Draft]:
     """The events of the next trades that ended and were not learned from yet, in the order of their ends.
 
     They are one step of `STEP_TRADES` at most: the next call goes on behind them, also after a restart.
     """
-    experience, book, name = rooms.experience, rooms.book, deployment.id
     after = experience.learned_up_to(name, seq=seq, ended=book.trade_end_seq)
     while closed := book.closed_after(name, after=after, seq=seq, most=STEP_TRADES):
         # Looked at again are mostly those learned just before, whose runs need not be read.
@@ -191,11 +204,11 @@ def outcomes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draf
 
 
 def append_experience_snapshot(
-    rooms: Rooms, deployment: Deployment, label: str, *, since_seq: int, seq: int, span: tuple[int, int]
+    book: Book, experience: Experience, name: str, *, label: str, since_seq: int, seq: int, span: tuple[int, int]
 ) -> int:
     """Keeps what was achieved between two sequence numbers, such as in a chunk of a backtest; returns the new head."""
-    taken = rooms.experience.draft_chunk_snapshot(deployment.id, label, since_seq=since_seq, seq=seq, span=span)
-    return rooms.book.append(deployment.id, [taken], expected_seq=rooms.book.head(deployment.id))[-1].seq
+    taken = experience.draft_chunk_snapshot(name, label, since_seq=since_seq, seq=seq, span=span)
+    return book.append(name, [taken], expected_seq=book.head(name))[-1].seq
 
 
 def _market_features(
@@ -347,10 +360,11 @@ def rollup_terms(config: Config) -> RollupTerms:
 
 
 def layers_for(
-    rooms: Rooms,
-    deployment: Deployment,
-    portfolio: Portfolio,
+    book: Book,
+    horizons: LayerCache,
+    deployment: str,
     *,
+    portfolio: Portfolio,
     seq: int,
     as_of: int,
     curated: int,
@@ -359,18 +373,18 @@ def layers_for(
     """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
     now = None
     if version.market_phases:
-        ended = rooms.book.closed_on_day(deployment.id, seq=seq, as_of=as_of)
+        ended = book.closed_on_day(deployment, seq=seq, as_of=as_of)
         if ended and ended[-1].exit_tick_at > as_of:
             # A clock that was ahead has dated it.
             ended = [trade for trade in ended if trade.exit_tick_at <= as_of]
         now = HeldNow(ended, portfolio.positions)
-    return rooms.horizons.packet_rows(deployment.id, seq=seq, as_of=as_of, curated=curated, now=now)
+    return horizons.packet_rows(deployment, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
-def curated_until(rooms: Rooms, *, as_of: int | None = None) -> int:
+def curated_until(book: Book, horizons: LayerCache, *, as_of: int | None = None) -> int:
     """Up to which event of the owner's stream something was written for every agent, by now or by a moment."""
-    seq = rooms.book.head() if as_of is None else rooms.book.seq_as_of("", as_of)
-    return rooms.horizons.store.last_change("", seq=seq)
+    seq = book.head() if as_of is None else book.seq_as_of("", as_of)
+    return horizons.store.last_change("", seq=seq)
 
 
 # Beyond the end of any stream. What the owner promoted is read as it is now: that it was read is an event.
@@ -403,23 +417,24 @@ def promote(rooms: Rooms, deployment: Deployment, skill: str) -> Promotion:
         raise BadInput(f"{deployment.agent.name} has no lessons to promote: `tapebook lessons show` says what it has")
     text, content_hash = note.lessons_text, note.content_hash
     at, agent = rooms.clock.now(), deployment.agent.name
-    return _append_promotion(rooms, SkillNote(skill, note.note_id, deployment.id, agent, at, text, content_hash))
+    held = SkillNote(skill, note.note_id, deployment.id, agent, at, text, content_hash)
+    return _append_promotion(rooms.book, rooms.home, held)
 
 
 def demote(rooms: Rooms, skill: str) -> Promotion:
     """Ends what was promoted to a skill."""
-    promoted = {each.skill: each for each in promotions(rooms)}
+    promoted = {each.skill: each for each in promotions(rooms.book, rooms.notes)}
     if skill not in promoted:
         known = ", ".join(promoted) or "none"
         raise UnknownName(f"nothing is promoted to {skill!r}; skills with lessons: {known}")
     ended = msgspec.structs.replace(promoted[skill], happened_at=rooms.clock.now(), lessons_text="", content_hash="")
-    return _append_promotion(rooms, ended)
+    return _append_promotion(rooms.book, rooms.home, ended)
 
 
-def promotions(rooms: Rooms, *, as_of: int | None = None) -> list[SkillNote]:
+def promotions(book: Book, notes: Notes, *, as_of: int | None = None) -> list[SkillNote]:
     """What holds for each skill now, or held at a moment."""
-    seq = _NEWEST_SEQ if as_of is None else rooms.book.seq_as_of("", as_of)
-    return [each for each in rooms.notes.skill_notes("", seq=seq) if each.lessons_text]
+    seq = _NEWEST_SEQ if as_of is None else book.seq_as_of("", as_of)
+    return [each for each in notes.skill_notes("", seq=seq) if each.lessons_text]
 
 
 def require_skill(name: str) -> None:
@@ -428,25 +443,25 @@ def require_skill(name: str) -> None:
         raise BadInput(f"{name[:60]!r} cannot be the name of a skill: use up to 40 letters, digits, . _ or -")
 
 
-def promoted_notes_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+def promoted_notes_due(notes: Notes, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The events by which a deployment is told what was promoted, or taken back, since it was last told."""
     wanted = skills_of(deployment.agent)
-    held = [each for each in rooms.notes.skill_notes("", seq=_NEWEST_SEQ) if each.skill in wanted]
+    held = [each for each in notes.skill_notes("", seq=_NEWEST_SEQ) if each.skill in wanted]
     if not held:
         return []
-    stored = {each.skill: each for each in rooms.notes.skill_notes(deployment.id, seq=seq)}
+    stored = {each.skill: each for each in notes.skill_notes(deployment.id, seq=seq)}
     news = [(_note_for(deployment, each), stored.get(each.skill)) for each in held]
     return [draft_note_promoted(new) for new, old in news if (new.lessons_text if old is None else new != old)]
 
 
-def cases_of(rooms: Rooms, deployment: Deployment, trades: Sequence[ClosedTrade], *, seq: int) -> list[TradeCase]:
+def cases_of(experience: Experience, deployment: str, trades: Sequence[ClosedTrade], *, seq: int) -> list[TradeCase]:
     """Closed trades as evidence for lessons, with what experience knows of the decisions behind them."""
     if not trades:
         return []
     # Those that ended in between and are not among the trades lack fills, and are few.
     since = min(trade.exit_tick_at for trade in trades) - 1
     most = 2 * len(trades) + STEP_TRADES
-    outcomes = rooms.experience.outcomes(deployment.id, seq=seq, most=most, since=since)
+    outcomes = experience.outcomes(deployment, seq=seq, most=most, since=since)
     known = {outcome.trade_id: outcome for outcome in outcomes}
     return [case_of(trade, _entry_decision(known.get(trade.state.trade_id))) for trade in trades]
 
@@ -461,40 +476,39 @@ def _entry_decision(outcome: Outcome | None) -> EntryDecision:
     return EntryDecision(providers, outcome.confidence_e4, outcome.conditions)
 
 
-def lessons_for(rooms: Rooms, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION) -> Lessons:
+def lessons_for(notes: Notes, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION) -> Lessons:
     """What an agent is told of its lessons: the bullets of its note, then those of its skills; often nothing.
 
     Since lessons are hypotheses only bullets are told that were rendered from one. The hash is that of the first note
     with anything to tell, so that it joins one. Where none has, it is that of the agent's own note, and without one
     that of an empty text.
     """
-    notes = rooms.notes.notes_for_packet(deployment.id, seq=seq)
-    return _lessons_cache((version, deployment.agent, notes))
+    return _lessons_cache((version, deployment.agent, notes.notes_for_packet(deployment.id, seq=seq)))
 
 
 def notes_of_lessons(
-    rooms: Rooms, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION
+    notes: Notes, deployment: Deployment, *, seq: int, version: PacketVersion = CURRENT_VERSION
 ) -> list[Note | SkillNote]:
     """The notes that these lessons are from."""
-    note, held = rooms.notes.notes_for_packet(deployment.id, seq=seq)
+    note, held = notes.notes_for_packet(deployment.id, seq=seq)
     own_bullets, shared_of = _bullet_readers(version)
     own = [note] if note and own_bullets(note.lessons_text) else []
     return [*own, *(each for each in _promoted_notes(deployment.agent, held) if shared_of(each.lessons_text))]
 
 
 def lessons_and_scale(
-    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+    notes: Notes, experience: Experience, deployment: Deployment, *, market: Market, seq: int, version: PacketVersion
 ) -> tuple[Lessons | None, FollowedLessons]:
     """What an agent is told of its lessons, and what one that follows confirmed ones is to do here.
 
     By an ensemble they scale its size; by default none are followed, and nothing is read for it.
     """
-    told, follow = lessons_for(rooms, deployment, seq=seq, version=version), deployment.agent.reflection.follow
+    told, follow = lessons_for(notes, deployment, seq=seq, version=version), deployment.agent.reflection.follow
     if follow is msgspec.UNSET or not version.hypotheses:
         return told, NO_LESSONS_FOLLOWED
-    lessons = [change.lesson for change in rooms.notes.lessons(deployment.id, seq=seq)]
+    lessons = [change.lesson for change in notes.lessons(deployment.id, seq=seq)]
     # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
-    seen = moment_of(rooms.experience, market)
+    seen = moment_of(experience, market)
     facts = entry_facts(
         symbol=market.symbol,
         side=None,
@@ -537,14 +551,14 @@ def _promoted_notes(agent: AgentProfile, held: Iterable[SkillNote]) -> list[Skil
 _lessons_cache = LastCall(_join_lessons)
 
 
-def _append_promotion(rooms: Rooms, note: SkillNote) -> Promotion:
-    with shared_lock(rooms.home):
-        rooms.book.append("", [draft_note_promoted(note)], expected_seq=rooms.book.head())
+def _append_promotion(book: Book, home: Path, note: SkillNote) -> Promotion:
+    with shared_lock(home):
+        book.append("", [draft_note_promoted(note)], expected_seq=book.head())
     lines = [
         name
-        for _, agent in rooms.book.agents()
+        for _, agent in book.agents()
         if note.skill in skills_of(agent)
-        for name, _ in rooms.book.deployments(agent.name)
+        for name, _ in book.deployments(agent.name)
         if name != note.source
     ]
     bullets = shared_bullets(note.lessons_text)
@@ -575,10 +589,12 @@ class ShownMemories(msgspec.Struct, frozen=True):
 
 
 def citations_for(
-    rooms: Rooms,
-    deployment: Deployment,
-    market: Market,
+    documents: Documents,
+    indexes: IndexFiles,
+    agent: AgentProfile,
     *,
+    archive: SpooledArchive,
+    market: Market,
     portfolio: Portfolio,
     remembered: ShownMemories,
     version: PacketVersion,
@@ -588,7 +604,7 @@ def citations_for(
 
     What the packet shows in another section is not among them.
     """
-    agent, closed = deployment.agent, remembered.closed
+    closed = remembered.closed
     lines = sanitise_lines if version.sanitised else renderer_3.question_lines
     question = DecisionQuestion(
         symbol=market.symbol,
@@ -597,8 +613,8 @@ def citations_for(
         positions={symbol: _position_side(held) for symbol, held in portfolio.positions.items()},
         last_exit=lines(next((trade.exit_reason for trade in closed if trade.state.symbol == market.symbol), "")),
     )
-    rules = decode_search_terms(rooms.documents.state_as_of(seq).terms).rules
-    index = index_as_of(rooms.documents, rooms.archive, rooms.indexes, seq)
+    rules = decode_search_terms(documents.state_as_of(seq).terms).rules
+    index = index_as_of(documents, archive, indexes, seq)
     search = partial(
         index.search, question.text(rules=rules), scopes=(agent.name, GLOBAL_SCOPE), seq=min(seq, index.head())
     )

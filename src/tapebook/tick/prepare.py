@@ -387,7 +387,7 @@ def watermarks_now(
     tape = rooms.tape.head()[0] if tape is None else tape
     read = (optional or OptionalReads()).read_or_default
     docs = read("citations", 0, documents_watermark, rooms.documents, rooms.indexes)
-    curated = read("horizons", 0, curated_until, rooms)
+    curated = read("horizons", 0, curated_until, rooms.book, rooms.horizons)
     if docs or curated:
         # Documents and layers that a clock which was ahead has dated are not seen before that moment has come.
         own = rooms.book.set_back_after("", seq=max(docs, curated), as_of=rooms.clock.now())
@@ -454,7 +454,7 @@ def gather_situation(
         working=working,
         degraded=tuple(optional.degraded),
         renderer=version.renderer,
-        cost_ppm=trade_cost_ppm(rooms, market),
+        cost_ppm=trade_cost_ppm(rooms.config.paper, market),
         **memory,
     )
 
@@ -566,16 +566,20 @@ def _read_memories(
     layers, citations = tuple[LayerRow, ...](), tuple[Citation, ...]()
     terms: Any = {"seq": learned, "version": version}
     if "lessons" in on:
-        lessons, followed = read("lessons", (None, followed), lessons_and_scale, rooms, deployment, market, **terms)
+        told: Any = terms | {"market": market}
+        parts = rooms.notes, rooms.experience
+        lessons, followed = read("lessons", (None, followed), lessons_and_scale, *parts, deployment, **told)
     if "experience" in on:
         learning = read("experience", learning, _experience_and_trust, rooms, deployment, market, portfolio, **terms)
     if "horizons" in on:
-        terms |= {"as_of": view.as_of, "curated": watermarks.curated}
-        layers = read("horizons", layers, layers_for, rooms, deployment, portfolio, **terms)
+        terms |= {"portfolio": portfolio, "as_of": view.as_of, "curated": watermarks.curated}
+        layers = read("horizons", layers, layers_for, book, rooms.horizons, own, **terms)
     if watermarks.docs and "documents" in on:
         shown = ShownMemories(closed, lessons, layers)
         terms = {"portfolio": portfolio, "remembered": shown, "seq": watermarks.docs, "version": version}
-        citations = read("citations", citations, citations_for, rooms, deployment, market, **terms)
+        terms |= {"archive": rooms.archive, "market": market}
+        places = rooms.documents, rooms.indexes
+        citations = read("citations", citations, citations_for, *places, deployment.agent, **terms)
     rows, trust, analog = learning
     return {
         "activity": doing,
@@ -627,7 +631,15 @@ def _experience_and_trust(
     rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
 ) -> _LearnedFacts:
     """What experience says, read whole or not at all: a replay leaves out all that a run names by one word."""
-    found = experience_for(rooms, deployment, market, portfolio, seq=seq, version=version)
+    found = experience_for(
+        rooms.experience,
+        deployment,
+        market,
+        portfolio=portfolio,
+        seq=seq,
+        version=version,
+        default_engine=rooms.config.engine.default,
+    )
     trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
     return (*weights, *found.rows) if weights else found.rows, trust, found.analog
 

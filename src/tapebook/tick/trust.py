@@ -7,6 +7,7 @@ told the trust they have earned by then (`trust_for`), and once a day the twins 
 from functools import partial
 
 from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
+from tapebook.book.store import Book
 from tapebook.context import Market, PacketVersion
 from tapebook.domain.agent import Deployment, ExperienceRow, ExperienceSettings
 from tapebook.domain.run import DecisionRun, SlotMark
@@ -14,7 +15,8 @@ from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.experience.memories import ReadRuns
 from tapebook.experience.records import UNKNOWN_REGIME, believed_rates_e4
 from tapebook.experience.rows import FEWEST_CALIBRATED
-from tapebook.log import Draft
+from tapebook.log import Draft, Log, Stream
+from tapebook.settings.config import PaperSettings
 from tapebook.wiring import Rooms
 
 _PPM_PER_BP = 100
@@ -39,9 +41,9 @@ def slot_mark(market: Market, settings: ExperienceSettings, *, cost_ppm: int) ->
     )
 
 
-def trade_cost_ppm(rooms: Rooms, market: Market) -> int:
+def trade_cost_ppm(paper: PaperSettings, market: Market) -> int:
     """What a trade at the market costs: the fee, and half the spread of the book, or of the settings without one."""
-    paper, book = rooms.config.paper, market.liquidity
+    book = market.liquidity
     spread = paper.spread_bps if book is None or not 0 <= book.spread_bps < 1_000 else book.spread_bps
     return round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2))
 
@@ -55,7 +57,7 @@ def trust_for(
     if engine != "ensemble" or not (version.paper_twins and settings.enabled and market.mid):
         return NO_TRUST, ()
     memory = rooms.experience.twins
-    known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms, deployment.id)).get(market.symbol)
+    known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms.book, rooms.log, deployment.id)).get(market.symbol)
     # What the next trade will cost is no part of what was earned, and the home's settings may change.
     mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
     if known is None or mark is None or market.as_of < known.at:
@@ -68,13 +70,12 @@ def trust_for(
     return LearnedTrust(weights, twins.missed_e9, believed), memory.cache.rows(weights)
 
 
-def runs_of(rooms: Rooms, deployment: str) -> ReadRuns:
+def runs_of(book: Book, log: Log, deployment: str) -> ReadRuns:
     """What reads the decisions of a deployment between two sequence numbers."""
-    return partial(_runs_between, rooms, deployment)
+    return partial(_runs_between, log, book.stream(deployment))
 
 
-def _runs_between(rooms: Rooms, deployment: str, after: int, until: int) -> list[DecisionRun]:
-    log, stream = rooms.log, rooms.book.stream(deployment)
+def _runs_between(log: Log, stream: Stream, after: int, until: int) -> list[DecisionRun]:
     newest = log.last_change_seq(stream, _RUN_KINDS, seq=until)
     if newest is not None and newest <= after:
         return []
@@ -86,5 +87,5 @@ def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The event that keeps the twins of a deployment, once a day."""
     if (deployment.agent.engine or rooms.config.engine.default) != "ensemble":
         return []
-    runs = runs_of(rooms, deployment.id)
+    runs = runs_of(rooms.book, rooms.log, deployment.id)
     return rooms.experience.twins.draft_if_due(deployment.id, now=rooms.clock.now(), seq=seq, runs=runs)
