@@ -242,6 +242,13 @@ WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_tick_at >= :sin
     AND +t.exit_seq <= :seq AND SUBSTR(t.lacks, 1, 5) <> 'fills'
 ORDER BY t.exit_tick_at, t.id;
 
+-- name: results_between
+-- When each trade ended that did so between two moments, as far as that was known as of a sequence number, and its result.
+SELECT t.exit_tick_at, t.realised_usd_e6 - t.fees_usd_e6 + t.funding_usd_e6 FROM trade_history t
+WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_tick_at >= :since AND t.exit_tick_at < :until
+    AND +t.exit_seq <= :seq AND SUBSTR(t.lacks, 1, 5) <> 'fills'
+ORDER BY t.exit_tick_at, t.id;
+
 -- name: days_changed
 -- The days (counted since 1970) of trades that ended and of what was posted between two sequence numbers, each with the
 -- first event of it; what was paid in or out is no result.

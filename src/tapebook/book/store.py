@@ -20,7 +20,7 @@ from tapebook.book.records import NO_LIMIT, QUERIES, BookRecords, closed_trade_o
 from tapebook.db import Database, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeState
+from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeResult, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, SlotMark, Usage, Verdict, Vote, Watermarks
 from tapebook.domain.units import DAY, HOUR, floor_to_step, iso_text
 from tapebook.errors import Damaged, UnknownName
@@ -337,15 +337,16 @@ class Book(BookRecords):
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
         return [closed_trade_of_row(row) for row in self._db.all(QUERIES.closed_trades_until, **where)]
 
-    def closed_on_day(self, deployment: str, *, seq: int, as_of: int) -> list[ClosedTrade]:
-        """The trades that ended on the day of a moment, as of a sequence number, oldest exit first."""
+    def results_of_day(self, deployment: str, *, seq: int, as_of: int) -> list[TradeResult]:
+        """What the trades came to that ended on the day of a moment, as of a sequence number, oldest exit first."""
         today = floor_to_step(as_of, DAY)
-        span = {"since": today, "until": today + DAY}
+        where = {"owner": self.owner, "deployment": deployment, "since": today, "until": today + DAY, "seq": seq}
 
-        def read() -> tuple[int, list[ClosedTrade]]:
-            return today, [each.trade for each in self.trades_closed_between(deployment, **span, seq=seq)]
+        def read() -> tuple[int, list[TradeResult]]:
+            # Without the rest of the trades: whoever trades every few minutes has hundreds in a day.
+            return today, self._db.all(QUERIES.results_between, **where)
 
-        key = "closed on", deployment
+        key = "results of day", deployment
         known = self._account_cache.read(key, self._streams[deployment], seq=seq, read=read)
         return (known if known[0] == today else self._account_cache.replace(key, read()))[1]
 

@@ -185,6 +185,10 @@ class TradeState(msgspec.Struct, frozen=True):
         return self.realised_usd_e6 - self.fees_usd_e6 + self.funding_usd_e6
 
 
+TradeResult = tuple[int, int]
+"""When a trade ended, and its net result in millionths of a dollar."""
+
+
 class ClosedTrade(msgspec.Struct, frozen=True):
     """A trade that has ended, with the exit it got."""
 

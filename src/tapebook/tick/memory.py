@@ -373,10 +373,10 @@ def layers_for(
     """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
     now = None
     if version.market_phases:
-        ended = book.closed_on_day(deployment, seq=seq, as_of=as_of)
-        if ended and ended[-1].exit_tick_at > as_of:
+        ended = book.results_of_day(deployment, seq=seq, as_of=as_of)
+        if ended and ended[-1][0] > as_of:
             # A clock that was ahead has dated it.
-            ended = [trade for trade in ended if trade.exit_tick_at <= as_of]
+            ended = [result for result in ended if result[0] <= as_of]
         now = HeldNow(ended, portfolio.positions)
     return horizons.packet_rows(deployment, seq=seq, as_of=as_of, curated=curated, now=now)
 
