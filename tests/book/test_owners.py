@@ -113,7 +113,7 @@ READS: dict[str, Read] = {
     "trade_agent": lambda book, it: _maker(book, it.traded.state.trade_id),
     "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
     "closed_after": lambda book, it: book.closed_after(it.agent.id, after=0, seq=it.seq),
-    "results_of_day": lambda book, it: book.results_of_day(it.agent.id, seq=it.seq, as_of=it.now),
+    "day_results": lambda book, it: book.day_results(it.agent.id, seq=it.seq, as_of=it.now).trades,
     "trades_closed_between": lambda book, it: book.trades_closed_between(
         it.agent.id, since=0, until=it.now + 1, seq=it.seq
     ),

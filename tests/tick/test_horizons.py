@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +22,7 @@ from tapebook.clock import VirtualClock
 from tapebook.context import PACKET_VERSIONS
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, LayerRow, ReflectionSettings
 from tapebook.domain.market import Candle
+from tapebook.domain.position import DayResults
 from tapebook.domain.units import DAY, E8, HOUR, MINUTE, parse_instant
 from tapebook.errors import Busy
 from tapebook.home import make_home
@@ -211,6 +212,14 @@ def test_only_the_action_that_was_allowed_says_how_sure_it_was(tmp_path: Path) -
             known = {each.state.trade_id for each in book.closed_trades(agent.id, seq=seq, most=9)}
             found = book.trades_closed_between(agent.id, since=START, until=START + DAY, seq=seq)
             assert {each.trade.state.trade_id for each in found} == known
+        exits = [each.trade.exit_tick_at for each in ended]
+        # Also moments before an exit that is known: a clock that was ahead has dated it.
+        for seq, at in product(range(head + 1), (START, *(exit_at - 1 for exit_at in exits), *exits, START + DAY)):
+            found = book.trades_closed_between(agent.id, since=at - at % DAY, until=at + 1, seq=seq)
+            nets = [each.trade.state.net_usd_e6 for each in found]
+            assert book.day_results(agent.id, seq=seq, as_of=at) == DayResults(
+                len(nets), sum(net > 0 for net in nets), sum(nets)
+            )
         assert book.trades_closed_between(agent.id, since=START + DAY, until=START + 2 * DAY, seq=head) == []
 
 

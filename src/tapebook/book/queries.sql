@@ -243,11 +243,16 @@ WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_tick_at >= :sin
 ORDER BY t.exit_tick_at, t.id;
 
 -- name: results_between
--- When each trade ended that did so between two moments, as far as that was known as of a sequence number, and its result.
-SELECT t.exit_tick_at, t.realised_usd_e6 - t.fees_usd_e6 + t.funding_usd_e6 FROM trade_history t
+-- Of the trades that ended between two moments, as far as they were known as of a sequence number: how many, how many won,
+-- what they came to, and when the last one ended.
+SELECT
+    COUNT(*),
+    COALESCE(SUM(CASE WHEN t.realised_usd_e6 - t.fees_usd_e6 + t.funding_usd_e6 > 0 THEN 1 ELSE 0 END), 0),
+    COALESCE(CAST(SUM(t.realised_usd_e6 - t.fees_usd_e6 + t.funding_usd_e6) AS BIGINT), 0),
+    COALESCE(MAX(t.exit_tick_at), 0)
+FROM trade_history t
 WHERE t.owner = :owner AND t.deployment = :deployment AND t.exit_tick_at >= :since AND t.exit_tick_at < :until
-    AND +t.exit_seq <= :seq AND SUBSTR(t.lacks, 1, 5) <> 'fills'
-ORDER BY t.exit_tick_at, t.id;
+    AND +t.exit_seq <= :seq AND SUBSTR(t.lacks, 1, 5) <> 'fills';
 
 -- name: days_changed
 -- The days (counted since 1970) of trades that ended and of what was posted between two sequence numbers, each with the

@@ -21,7 +21,7 @@ from tapebook.book.records import NO_LIMIT
 from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, AgentRecord, Book
 from tapebook.db import Database
 from tapebook.domain.order import Order
-from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeResult, TradeState
+from tapebook.domain.position import ClosedTrade, DayResults, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
 from tapebook.domain.units import DAY, HOUR
 from tapebook.log import Draft, Event
@@ -59,8 +59,8 @@ class StreamState:
         """Orders that have not ended, oldest first, each with whether the broker has it; a new list at each change."""
         self._run_ids = run_ids
         self._closed_at: list[int] = []
-        # A cache: the results of a day, by the day and how many trades had ended.
-        self._results_today: tuple[tuple[int, int], list[TradeResult]] = ((0, 0), [])
+        # A cache: the results of a day, by the day and how many trades had ended; behind the last exit of that day.
+        self._day_results: tuple[tuple[int, int], int, DayResults] = ((0, 0), 0, DayResults())
         self._working: dict[str, tuple[Order, bool, int]] = {}
         self._orders = 0
         self._intended: deque[int] = deque()
@@ -88,18 +88,21 @@ class StreamState:
         """The trades that ended behind a sequence number, oldest exit first."""
         return self.closed[bisect_right(self._closed_at, after) :]
 
-    def results_of_day(self, as_of: int) -> list[TradeResult]:
-        """What trades of the day of a moment came to, oldest exit first; the same list until there is one more."""
+    def day_results(self, as_of: int) -> DayResults | None:
+        """What trades of the day of a moment came to; None when one of them is dated behind it."""
         # What `day_start` gives, written out: every decision asks.
         day = as_of - as_of % DAY
         known = (day, len(self.closed))
-        if self._results_today[0] != known:
+        if self._day_results[0] != known:
             # Exits are told in the order of time, but for those of one reconciliation.
             since = takewhile(lambda trade: trade.exit_tick_at >= day - DAY, reversed(self.closed))
             ended = [trade for trade in since if day <= trade.exit_tick_at < day + DAY]
-            ended.sort(key=lambda trade: (trade.exit_tick_at, trade.state.trade_id))
-            self._results_today = known, [(trade.exit_tick_at, trade.state.net_usd_e6) for trade in ended]
-        return self._results_today[1]
+            nets = [trade.state.net_usd_e6 for trade in ended]
+            last = max([trade.exit_tick_at for trade in ended], default=0)
+            results = DayResults(len(nets), sum([net > 0 for net in nets]), sum(nets))
+            self._day_results = known, last, results
+        _, last, results = self._day_results
+        return results if last <= as_of else None
 
     def orders_under_way(self, most: int) -> tuple[Order, ...] | None:
         """Orders that have not ended; None when one is so old that the tables must say if it is still looked at."""
@@ -362,12 +365,11 @@ class SingleWriterBook(Book):
             return super().closed_trades(deployment, seq=seq, most=most)
         return state.closed[: -most - 1 : -1]
 
-    def results_of_day(self, deployment: str, *, seq: int, as_of: int) -> list[TradeResult]:
-        """What trades of the day of a moment came to, oldest exit first."""
+    def day_results(self, deployment: str, *, seq: int, as_of: int) -> DayResults:
+        """What trades of the day of a moment came to up to it."""
         state = self._folds[deployment]
-        if state.seq != seq:
-            return super().results_of_day(deployment, seq=seq, as_of=as_of)
-        return state.results_of_day(as_of)
+        found = state.day_results(as_of) if state.seq == seq else None
+        return super().day_results(deployment, seq=seq, as_of=as_of) if found is None else found
 
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""

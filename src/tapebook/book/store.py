@@ -20,7 +20,7 @@ from tapebook.book.records import NO_LIMIT, QUERIES, BookRecords, closed_trade_o
 from tapebook.db import Database, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.position import ClosedTrade, Portfolio, Position, TradeResult, TradeState
+from tapebook.domain.position import ClosedTrade, DayResults, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Action, DecisionRun, SlotMark, Usage, Verdict, Vote, Watermarks
 from tapebook.domain.units import DAY, HOUR, floor_to_step, iso_text
 from tapebook.errors import Damaged, UnknownName
@@ -337,18 +337,21 @@ class Book(BookRecords):
         where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
         return [closed_trade_of_row(row) for row in self._db.all(QUERIES.closed_trades_until, **where)]
 
-    def results_of_day(self, deployment: str, *, seq: int, as_of: int) -> list[TradeResult]:
-        """What the trades came to that ended on the day of a moment, as of a sequence number, oldest exit first."""
+    def day_results(self, deployment: str, *, seq: int, as_of: int) -> DayResults:
+        """What the trades came to that ended on the day of a moment up to it, as of a sequence number."""
         today = floor_to_step(as_of, DAY)
-        where = {"owner": self.owner, "deployment": deployment, "since": today, "until": today + DAY, "seq": seq}
 
-        def read() -> tuple[int, list[TradeResult]]:
-            # Without the rest of the trades: whoever trades every few minutes has hundreds in a day.
-            return today, self._db.all(QUERIES.results_between, **where)
+        def read(until: int = today + DAY) -> tuple[int, int, DayResults]:
+            where = {"owner": self.owner, "deployment": deployment, "since": today, "until": until, "seq": seq}
+            ((trades, won, net, last),) = self._db.all(QUERIES.results_between, **where)
+            return today, last, DayResults(trades, won, net)
 
-        key = "results of day", deployment
-        known = self._account_cache.read(key, self._streams[deployment], seq=seq, read=read)
-        return (known if known[0] == today else self._account_cache.replace(key, read()))[1]
+        key = "day results", deployment
+        day, last, found = self._account_cache.read(key, self._streams[deployment], seq=seq, read=read)
+        if day != today:
+            _, last, found = self._account_cache.replace(key, read())
+        # A trade that a clock which was ahead has dated counts when that moment has come.
+        return found if last <= as_of else read(as_of + 1)[2]
 
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""

@@ -185,8 +185,12 @@ class TradeState(msgspec.Struct, frozen=True):
         return self.realised_usd_e6 - self.fees_usd_e6 + self.funding_usd_e6
 
 
-TradeResult = tuple[int, int]
-"""When a trade ended, and its net result in millionths of a dollar."""
+class DayResults(msgspec.Struct, frozen=True):
+    """What the trades that ended on a day came to, up to a moment of it."""
+
+    trades: int = 0
+    won: int = 0
+    net_usd_e6: int = 0
 
 
 class ClosedTrade(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tapebook.domain.agent import LayerRow
-from tapebook.domain.position import Position, TradeResult
+from tapebook.domain.position import DayResults, Position
 from tapebook.domain.text import plural
 from tapebook.domain.units import E6, decimal_text, to_units
 from tapebook.horizons.events import NO_VALUE
@@ -161,12 +161,11 @@ def value_line(value: Any) -> str:
     return text[:_MOST_CHARACTERS]
 
 
-def running_day_rows(ended: Sequence[TradeResult], *, as_of: int) -> tuple[LayerRow, ...]:
+def running_day_rows(ended: DayResults, *, as_of: int) -> tuple[LayerRow, ...]:
     """What the day that is running has come to: the trades that ended on it so far; nothing without any."""
-    if not ended:
+    if not ended.trades:
         return ()
-    net, won = sum([net for _, net in ended]), sum([net > 0 for _, net in ended])
-    text = f"{decimal_text(net, E6, 2)}, {plural(len(ended), 'trade')} so far, {won} won"
+    text = f"{decimal_text(ended.net_usd_e6, E6, 2)}, {plural(ended.trades, 'trade')} so far, {ended.won} won"
     return (LayerRow("L6", period_of("day", as_of).key, "running_pnl_usd", text),)
 
 
@@ -202,5 +201,5 @@ def held_rows(positions: Mapping[str, Position], values: Mapping[str, Any], *, a
 class HeldNow(msgspec.Struct, frozen=True):
     """What a packet with `market_phases` tells of this moment: the day's results so far, and what is held."""
 
-    ended: Sequence[TradeResult]
+    ended: DayResults
     positions: Mapping[str, Position]

@@ -149,7 +149,7 @@ class LayerCache:
         """What a decision is told; see `layer_rows`. `now` is that of a packet with `market_phases`."""
         changed = self.store.last_change(scope, seq=seq)
         first: tuple[LayerRow, ...] = ()
-        if now and (now.ended or len(now.positions) > 1):
+        if now and (now.ended.trades or len(now.positions) > 1):
             running, told = (changed, as_of // DAY, now), self._now_rows.get(scope)
             if told is None or told[0] != running:
                 values = self._newest_values(scope, seq=seq, as_of=as_of) if len(now.positions) > 1 else {}

@@ -373,11 +373,7 @@ def layers_for(
     """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
     now = None
     if version.market_phases:
-        ended = book.results_of_day(deployment, seq=seq, as_of=as_of)
-        if ended and ended[-1][0] > as_of:
-            # A clock that was ahead has dated it.
-            ended = [result for result in ended if result[0] <= as_of]
-        now = HeldNow(ended, portfolio.positions)
+        now = HeldNow(book.day_results(deployment, seq=seq, as_of=as_of), portfolio.positions)
     return horizons.packet_rows(deployment, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
