@@ -32,7 +32,7 @@ import msgspec
 from tapebook.domain.cache import LastCall
 from tapebook.domain.canonical import sha256_hex
 from tapebook.domain.market import AssetContext, Candle, Liquidity, LookbackBars, SettledFunding
-from tapebook.domain.units import DAY, E12, HOUR, MINUTE, floor_to_step
+from tapebook.domain.units import DAY, E12, HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.experience.records import Outcome
 
 HALF_HOUR = 30 * MINUTE
@@ -307,7 +307,8 @@ def _sum_bars(bars: tuple[Candle, ...], known: _BarSums, before: Candle | None =
             jumped = before is not None and before.low_e8 > 0
             jump = math.log(bar.open_e8 / before.close_e8) ** 2 if before and jumped else 0.0
             square = math.log(bar.high_e8 / bar.low_e8) ** 2 / _PARKINSON
-            figures.append((bar.bucket_ts, bar.end, bar.close_e8, bar.low_e8, bar.high_e8, jump, square))
+            end = bar.bucket_ts + bar.granularity_sec * SECOND
+            figures.append((bar.bucket_ts, end, bar.close_e8, bar.low_e8, bar.high_e8, jump, square))
             before = bar
         if kept:
             figures, kept, before = figures + kept, [], shared[-1]
@@ -411,10 +412,11 @@ def cut_lookback(bars: RawBars) -> LookbackBars:
     """Those of the newest bars, of which there is a quarter, at which a situation is looked."""
     recent, older = bars
     # A situation is looked at every half hour, and what is similar is searched for no more often.
-    if recent[-1].end % HALF_HOUR and len(recent) > 1:
-        recent = recent[:-1]
+    newest, length = recent[-1], recent[-1].granularity_sec * SECOND
+    if (newest.bucket_ts + length) % HALF_HOUR and len(recent) > 1:
+        recent, newest = recent[:-1], recent[-2]
     # Both meet at a full hour, so that no minute is counted twice or left out.
-    start = floor_to_step(recent[-1].end, HOUR) - _RECENT_LOOKBACK
+    start = floor_to_step(newest.bucket_ts + length, HOUR) - _RECENT_LOOKBACK
     first = bisect_left(recent, start, key=_BAR_START)
     return LookbackBars(recent[first:], older[: bisect_right(older, start - HOUR, key=_BAR_START)])
 
