@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.context.render import MOST_WRITTEN, Rows, SectionCache, SectionLayout, fact_text
+from tapebook.context.assemble import MOST_WRITTEN, SectionCache
+from tapebook.context.render import Rows, SectionLayout, fact_text
 
 View = tuple[str, tuple[tuple[str, str], ...]]
 

@@ -4,20 +4,22 @@
    agent's own profile speaks there, and lessons that were checked bullet by bullet; nothing from the market, a
    document or a model's prose can;
 2. each section makes its typed rows, and `render` keeps those that fit its cap and writes the text; what was
-   rendered for the packet before stays (`PacketCaches`), and what depends on the market alone is rendered once for
-   all agents that see it;
+   rendered for the packet before stays (`SectionCache`, `PacketCaches`), and what depends on the market alone is
+   rendered once for all agents that see it;
 3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way
    (`_render_own_sections`);
 4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text;
 5. the figures that rules reckon with go along as typed facts (`decision_facts`), outside both hashes.
 """
 
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from math import isfinite
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic
 
 import msgspec
+from msgspec.structs import astuple
 
 from tapebook.context import market_sections, memory_sections, renderer_2, renderer_3
 from tapebook.context.market_sections import PortfolioView
@@ -25,13 +27,19 @@ from tapebook.context.render import (
     MEMORY_CAP,
     LineFormatter,
     RenderedSection,
-    SectionCache,
+    SectionHeading,
     SectionLayout,
+    Source,
     SymbolFormatter,
+    WrittenRow,
     count_fitting,
+    make_heading,
     plain_line,
+    render_rows,
+    render_written,
     symbol_text,
     whole_usd_text,
+    write_rows,
 )
 from tapebook.context.situation import CURRENT_RENDERER, PACKET_VERSIONS, Market, Situation
 from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryRoom, RiskCaps
@@ -40,6 +48,7 @@ from tapebook.domain.market import Candle
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Section, Segment
 from tapebook.domain.text import line_tokens, sanitise, sanitise_lines, text_tokens
 from tapebook.domain.units import decimal_text, divide_half_even
+from tapebook.errors import BadInput
 
 # Tokens. Lessons, activity, trades and positions share `MEMORY_CAP` besides.
 LESSONS_CAP = 500
@@ -193,6 +202,102 @@ ROOM_OF_SECTION: dict[str, MemoryRoom] = {
 SECTION_CAPS = {layout.name: layout.cap for layout in MARKET_SECTIONS} | {
     layout.name: layout.cap for layout in OWN_SECTIONS
 }
+
+
+MOST_WRITTEN = 64
+"""Items of a section whose lines are kept: a few times those that are shown."""
+
+
+class _CachedSection(msgspec.Struct, frozen=True, gc=False):
+    seen: Any
+    head: SectionHeading
+    room: int
+    made: Any
+    drawn: RenderedSection | None
+
+
+# Equals nothing that a section looks at.
+_NOTHING_CACHED = _CachedSection(object(), make_heading(""), 0, (), None)
+
+
+class SectionCache(Generic[Source]):
+    """One section of one viewer, as it was rendered last.
+
+    It is invalidated when what the section looks at, its title or its cap differs from the packet before. Rows are made
+    of nothing else, so what is cached is never out of date. Several threads may share it, since what is kept is
+    replaced at once. Items whose lines are kept (`MOST_WRITTEN`) are added to and never changed: a line follows from
+    its item alone.
+    """
+
+    def __init__(self, layout: SectionLayout[Source, Any]) -> None:
+        self.look, self.shares, self._layout = layout.look, layout.shares, layout
+        self._head = make_heading(layout.title) if isinstance(layout.title, str) else None
+        self._title: Any = layout.title
+        # Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
+        self._make: Callable[[Any], Sequence[Any]] = layout.rows
+        if layout.by_item:
+            self._make = self._write_moved if layout.oldest_first else self._write_new
+        self._written: dict[Any, WrittenRow] = {}
+        self.kept = _NOTHING_CACHED
+
+    def render(self, source: Source, cap: int | None = None, *, seen: Any = None) -> RenderedSection | None:
+        """The section within its cap, or within a smaller one; None when there is nothing to say.
+
+        `seen` is what it looks at, from a caller that has looked already.
+        """
+        kept, layout, head = self.kept, self._layout, self._head
+        seen = self.look(source) if seen is None else seen
+        room = layout.cap if cap is None or cap > layout.cap else cap
+        if head is None:
+            title = self._title(source)
+            head = kept.head if kept.head.title == title else make_heading(title)
+        made, drawn = kept.made, kept.drawn
+        if not (kept.seen is seen or kept.seen == seen):
+            made, drawn = self._make(seen), None
+        elif kept.head is head and kept.room == room:
+            return drawn
+        elif kept.room != room or kept.head.tokens != head.tokens or (drawn and drawn.section.dropped):
+            drawn = None
+        if drawn is not None:
+            # The time in a heading moves on while the rows below it stay.
+            drawn = _with_heading(drawn, kept.head, head)
+        elif made or layout.bare:
+            drawn = (render_written if layout.by_item else render_rows)(layout, head, made, room)
+            if layout.whole is not None and drawn.section.dropped:
+                raise _too_long_error(layout, layout.whole(source))
+        self.kept = _CachedSection(seen, head, room, made, drawn)
+        return drawn
+
+    def _write_moved(self, items: tuple[Any, ...]) -> list[WrittenRow]:
+        """What is written for the items of a window; when it has moved on by one, the new one alone is written."""
+        kept, layout = self.kept, self._layout
+        # One item is compared first: most windows that differ have not just moved.
+        if items and len(kept.made) > 1 and kept.seen[1] == items[0] and kept.seen[1:] == items[:-1]:
+            return [*kept.made[1:], *write_rows(layout, layout.rows(items[-1:]))]
+        return write_rows(layout, layout.rows(items))
+
+    def _write_new(self, items: tuple[Any, ...]) -> list[WrittenRow]:
+        """What is written for each item; of those that were written lately nothing is written again."""
+        known = self._written if len(self._written) <= MOST_WRITTEN else {}
+        new = tuple([item for item in items if item not in known])
+        if new:
+            known.update(zip(new, write_rows(self._layout, self._layout.rows(new)), strict=True))
+            self._written = known
+        return [known[item] for item in items]
+
+
+def _with_heading(drawn: RenderedSection, before: SectionHeading, head: SectionHeading) -> RenderedSection:
+    """A whole section under a heading that costs the same as the one before."""
+    name, _, columns, rows, _ = astuple(drawn.section)
+    text = head.text + drawn.text[len(before.text) :]
+    content = drawn.content[: -len(before.content)] + head.content
+    section = Section(name, head.title, columns, rows)
+    return RenderedSection(section, text, drawn.tokens, content)
+
+
+def _too_long_error(layout: SectionLayout[Any, Any], agent: str) -> BadInput:
+    what = f"the {layout.name} of {agent} take more than {layout.cap} tokens"
+    return BadInput(f"{what} and are never cut: shorten them and save the agent again")
 
 
 class MarketSections:

@@ -3,9 +3,6 @@
 1. A `SectionLayout` picks what it looks at (`look`), makes typed rows of that and of nothing else (`rows`), and
    writes one line per row (`text`); the budget sits between the two.
 2. `render_rows` and `render_written` keep the rows that fit, shorten them if the layout says how, and write the text.
-3. `SectionCache` keeps one rendered section for one viewer. It is invalidated when what the section looks at, its
-   title or its cap differs from the packet before. Rows are made of nothing else, so what is cached is never out of
-   date.
 
 How sections look is theirs to say: a packet's version (`situation.py`) picks them, and all are rendered here, with the
 same words and figures. Reasons, notes, snippets, titles and token names were written by models, strangers and
@@ -21,12 +18,10 @@ from string import ascii_letters
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec.structs import astuple
 
 from tapebook.domain.packet import Section
 from tapebook.domain.text import PIECE, QUOTES, sanitise, truncate, truncate_to_tokens
 from tapebook.domain.units import E6, decimal_text, divide_half_even, short_price
-from tapebook.errors import BadInput
 
 MEMORY_CAP = 1_100
 """What recent activity, closed trades, open positions and lessons may take together, at any setting."""
@@ -253,9 +248,6 @@ def fact_text(rows: Rows) -> str:
 SHORT_TEXT = 640
 """Bytes of a section that are counted at once, rather than line by line."""
 
-MOST_WRITTEN = 64
-"""Items of a section whose lines are kept: a few times those that are shown."""
-
 encode_rows = msgspec.json.Encoder().encode
 """The canonical bytes of names and rows, which are text alone: no float can be in them."""
 
@@ -352,92 +344,3 @@ def render_written(
     content = section_opening(layout.columns, layout.name, dropped) + encode_rows(rows) + head.content
     section = Section(layout.name, head.title, layout.columns, rows, dropped)
     return RenderedSection(section, text, tokens, content)
-
-
-class _CachedSection(msgspec.Struct, frozen=True, gc=False):
-    seen: Any
-    head: SectionHeading
-    room: int
-    made: Any
-    drawn: RenderedSection | None
-
-
-# Equals nothing that a section looks at.
-_NOTHING_CACHED = _CachedSection(object(), make_heading(""), 0, (), None)
-
-
-class SectionCache(Generic[Source]):
-    """One section of one viewer; several threads may share it, since what is kept is replaced at once.
-
-    Items whose lines are kept (`MOST_WRITTEN`) are added to and never changed: a line follows from its item alone.
-    """
-
-    def __init__(self, layout: SectionLayout[Source, Any]) -> None:
-        self.look, self.shares, self._layout = layout.look, layout.shares, layout
-        self._head = make_heading(layout.title) if isinstance(layout.title, str) else None
-        self._title: Any = layout.title
-        # Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
-        self._make: Callable[[Any], Sequence[Any]] = layout.rows
-        if layout.by_item:
-            self._make = self._write_moved if layout.oldest_first else self._write_new
-        self._written: dict[Any, WrittenRow] = {}
-        self.kept = _NOTHING_CACHED
-
-    def render(self, source: Source, cap: int | None = None, *, seen: Any = None) -> RenderedSection | None:
-        """The section within its cap, or within a smaller one; None when there is nothing to say.
-
-        `seen` is what it looks at, from a caller that has looked already.
-        """
-        kept, layout, head = self.kept, self._layout, self._head
-        seen = self.look(source) if seen is None else seen
-        room = layout.cap if cap is None or cap > layout.cap else cap
-        if head is None:
-            title = self._title(source)
-            head = kept.head if kept.head.title == title else make_heading(title)
-        made, drawn = kept.made, kept.drawn
-        if not (kept.seen is seen or kept.seen == seen):
-            made, drawn = self._make(seen), None
-        elif kept.head is head and kept.room == room:
-            return drawn
-        elif kept.room != room or kept.head.tokens != head.tokens or (drawn and drawn.section.dropped):
-            drawn = None
-        if drawn is not None:
-            # The time in a heading moves on while the rows below it stay.
-            drawn = _with_heading(drawn, kept.head, head)
-        elif made or layout.bare:
-            drawn = (render_written if layout.by_item else render_rows)(layout, head, made, room)
-            if layout.whole is not None and drawn.section.dropped:
-                raise _too_long_error(layout, layout.whole(source))
-        self.kept = _CachedSection(seen, head, room, made, drawn)
-        return drawn
-
-    def _write_moved(self, items: tuple[Any, ...]) -> list[WrittenRow]:
-        """What is written for the items of a window; when it has moved on by one, the new one alone is written."""
-        kept, layout = self.kept, self._layout
-        # One item is compared first: most windows that differ have not just moved.
-        if items and len(kept.made) > 1 and kept.seen[1] == items[0] and kept.seen[1:] == items[:-1]:
-            return [*kept.made[1:], *write_rows(layout, layout.rows(items[-1:]))]
-        return write_rows(layout, layout.rows(items))
-
-    def _write_new(self, items: tuple[Any, ...]) -> list[WrittenRow]:
-        """What is written for each item; of those that were written lately nothing is written again."""
-        known = self._written if len(self._written) <= MOST_WRITTEN else {}
-        new = tuple([item for item in items if item not in known])
-        if new:
-            known.update(zip(new, write_rows(self._layout, self._layout.rows(new)), strict=True))
-            self._written = known
-        return [known[item] for item in items]
-
-
-def _with_heading(drawn: RenderedSection, before: SectionHeading, head: SectionHeading) -> RenderedSection:
-    """A whole section under a heading that costs the same as the one before."""
-    name, _, columns, rows, _ = astuple(drawn.section)
-    text = head.text + drawn.text[len(before.text) :]
-    content = drawn.content[: -len(before.content)] + head.content
-    section = Section(name, head.title, columns, rows)
-    return RenderedSection(section, text, drawn.tokens, content)
-
-
-def _too_long_error(layout: SectionLayout[Any, Any], agent: str) -> BadInput:
-    what = f"the {layout.name} of {agent} take more than {layout.cap} tokens"
-    return BadInput(f"{what} and are never cut: shorten them and save the agent again")

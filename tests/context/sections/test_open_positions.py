@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tapebook.context import market_sections
-from tapebook.context.render import SectionCache
+from tapebook.context.assemble import SectionCache
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.units import E6, E8, MINUTE
 from tests.context.situations import NOW, situation, trade

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from tapebook.context import memory_sections
-from tapebook.context.render import SectionCache
+from tapebook.context.assemble import SectionCache
 from tapebook.domain.run import Activity
 from tapebook.domain.units import E6
 from tests.context.situations import RULES, activities, situation

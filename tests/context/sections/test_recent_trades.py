@@ -7,7 +7,7 @@ import pytest
 
 from tapebook.book.materializer import Account, TradeCause, settle_fill
 from tapebook.context import memory_sections
-from tapebook.context.render import SectionCache
+from tapebook.context.assemble import SectionCache
 from tapebook.domain.order import Fill
 from tapebook.domain.position import ClosedTrade, Portfolio
 from tapebook.domain.units import E6, E8, HOUR, parse_instant, to_units
