@@ -216,6 +216,18 @@ def test_many_rows_are_as_many_single_ones(pairs: Database, count: int) -> None:
     assert dict(pairs.all(PAIRS_BY_NAME)) == kept
 
 
+@pytest.mark.parametrize("count", [1, 50, 149])
+@pytest.mark.parametrize("shared", [{"size"}, {"kind"}, {"kind", "size"}, {"kind", "size", "name"}, {"other"}, set()])
+def test_values_that_rows_share_are_those_of_every_row(database: Database, count: int, shared: set[str]) -> None:
+    database.execute_script("CREATE TABLE items (kind TEXT, name TEXT, size BIGINT);")
+    rows: list[Row] = [
+        ("a", "b" if "name" in shared else str(number), 7 if "size" in shared else number) for number in range(count)
+    ]
+    add = sql("INSERT INTO items (kind, name, size) VALUES (:kind, :name, :size)")
+    assert database.many(add, rows, shared=frozenset(shared)) == count
+    assert sorted(database.all(sql("SELECT kind, name, size FROM items"))) == sorted(rows)
+
+
 @pytest.mark.parametrize("place", [0, 60, 149])
 def test_a_row_that_is_refused_undoes_the_transaction(pairs: Database, place: int) -> None:
     rows: list[Row] = [(str(number), number) for number in range(150)]

@@ -173,8 +173,8 @@ def test_a_range_holds_bars_of_one_length(rooms: Rooms, minutes: Path, tmp_path:
 def test_nothing_is_left_of_a_commit_that_failed(rooms: Rooms, minutes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add = rooms.tape_db.many
 
-    def full_disk(query: Any, rows: Any) -> int:
-        add(query, list(rows)[:50])
+    def full_disk(query: Any, rows: Any, **terms: Any) -> int:
+        add(query, list(rows)[:50], **terms)
         raise StoreFailed("no room")
 
     monkeypatch.setattr(rooms.tape_db, "many", full_disk)

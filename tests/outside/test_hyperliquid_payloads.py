@@ -89,11 +89,11 @@ def _mids_in(value: Any) -> dict[str, str]:
 def test_mids_are_exact(outside: Path) -> None:
     for prices in all_mids(outside):
         frame = mids_frame(prices)
-        assert len(prices) > 20 and not frame.bad
+        assert len(prices) > 20 and not frame.bad and frame.symbols == [*prices]
         # A mid between two neighbouring prices of eight decimals has nine: either of them is right.
         assert all(
-            abs(frame.prices_e8[name] - to_units(text, E8)) <= (len(text.partition(".")[2]) > 8)
-            for name, text in prices.items()
+            abs(price - to_units(prices[name], E8)) <= (len(prices[name].partition(".")[2]) > 8)
+            for name, price in zip(frame.symbols, frame.prices_e8, strict=True)
         )
 
 

@@ -21,7 +21,7 @@ class BufferedDatabase:
     one: Callable[..., Row | None]
     """The first row of a query, or None."""
 
-    many: Callable[[Query, Iterable[Row]], int]
+    many: Callable[..., int]
     """Executes a statement once per row, now, and returns how many rows it changed."""
 
     def __init__(self, db: Database) -> None:
@@ -154,9 +154,9 @@ class BufferedDatabase:
         self._settle(query)
         return self._db.one(query, **params)
 
-    def _many_settled(self, query: Query, rows: Iterable[Row]) -> int:
+    def _many_settled(self, query: Query, rows: Iterable[Row], *, shared: frozenset[str] = frozenset()) -> int:
         self._settle(query)
-        return self._db.many(query, rows)
+        return self._db.many(query, rows, shared=shared)
 
     def _settle(self, query: Query) -> None:
         """Executes what a statement may see of what waits."""

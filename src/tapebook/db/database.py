@@ -170,10 +170,10 @@ class Database(Protocol):
         """Executes a statement with values in the order of `query.params`."""
         ...
 
-    def many(self, query: Query, rows: Iterable[Row]) -> int:
+    def many(self, query: Query, rows: Iterable[Row], *, shared: frozenset[str] = frozenset()) -> int:
         """Executes a statement once per row, for all rows or none, and returns how many rows it changed.
 
-        Values stand in the order of `query.params`.
+        Values stand in the order of `query.params`. `shared` are parameters that have the same value in every row.
         """
         ...
 

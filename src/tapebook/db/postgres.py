@@ -202,7 +202,7 @@ class PostgresDatabase:
         with self._translate_errors():
             self._execute(query, row)
 
-    def many(self, query: Query, rows: Iterable[Row]) -> int:
+    def many(self, query: Query, rows: Iterable[Row], *, shared: frozenset[str] = frozenset()) -> int:
         """Executes a statement once per row, in one round trip; very many rows are inserted by COPY."""
         rows = list(rows)
         insert = _PLAIN_INSERT.fullmatch(query.postgres) if len(rows) >= _ROWS_FOR_COPY else None

@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
-from itertools import chain
+from itertools import chain, count, islice
+from operator import itemgetter
 from typing import Any, NoReturn
 
 import apsw
+import msgspec
 
 from tapebook.db.database import Query, Row
 from tapebook.domain.files import PRIVATE_FILE, sync_file
@@ -112,18 +114,17 @@ class SqliteDatabase:
         """Executes a statement with values in their order."""
         self._execute(query.sqlite, row)
 
-    def many(self, query: Query, rows: Iterable[Row]) -> int:
+    def many(self, query: Query, rows: Iterable[Row], *, shared: frozenset[str] = frozenset()) -> int:
         """Executes a statement once per row; an insert takes several rows at once, which saves a fifth of its time."""
-        before, given, width = self._connection.total_changes(), list(rows), len(query.params)
-        wide = _multi_row_insert(query.sqlite) if len(given) >= ROWS_AT_ONCE else None
-        whole = len(given) // ROWS_AT_ONCE * ROWS_AT_ONCE if wide and set(map(len, given)) == {width} else 0
+        before, given = self._connection.total_changes(), list(rows)
+        wide = _multi_row_insert(query.sqlite, query.params, shared) if len(given) >= ROWS_AT_ONCE else None
+        is_even = wide is not None and set(map(len, given)) == {len(query.params)}
+        whole = len(given) // ROWS_AT_ONCE * ROWS_AT_ONCE if is_even else 0
         try:
             # An error undoes a transaction. A savepoint in it would copy every page before it is changed.
             with nullcontext() if self._connection.in_transaction else self._connection:
                 if wide and whole:
-                    starts = range(0, whole, ROWS_AT_ONCE)
-                    blocks = (tuple(chain.from_iterable(given[at : at + ROWS_AT_ONCE])) for at in starts)
-                    self._connection.executemany(wide, blocks).fetchall()
+                    self._connection.executemany(wide.sql, wide.blocks(given[:whole])).fetchall()
                 self._connection.executemany(query.sqlite, given[whole:]).fetchall()
         except _ERRORS as error:
             self._give_up(error)
@@ -262,11 +263,31 @@ def _make_private(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
 
 
+class _MultiRowInsert(msgspec.Struct, frozen=True):
+    """An insert of several rows; the values that all of them share are given once, before those that are their own."""
+
+    sql: str
+    shared: tuple[int, ...]
+    own: tuple[int, ...]
+
+    def blocks(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """The values of each statement."""
+        common, columns = tuple([rows[0][at] for at in self.shared]), [map(itemgetter(at), rows) for at in self.own]
+        values = chain.from_iterable(zip(*columns, strict=True) if common else rows)
+        for _ in range(len(rows) // ROWS_AT_ONCE):
+            yield (*common, *islice(values, len(self.own) * ROWS_AT_ONCE))
+
+
 @cache
-def _multi_row_insert(sql: str) -> str | None:
+def _multi_row_insert(sql: str, params: tuple[str, ...], shared: frozenset[str]) -> _MultiRowInsert | None:
     """An insert of one row of parameters as an insert of several; None when it is something else."""
-    found = _ONE_ROW.findall(sql)
-    return _ONE_ROW.sub(lambda row: ", ".join([row[0]] * ROWS_AT_ONCE), sql) if len(found) == 1 else None
+    if _ONE_ROW.findall(sql) != [f"({', '.join('?' * len(params))})"]:
+        return None
+    common = tuple([at for at, name in enumerate(params) if name in shared])
+    own = tuple([at for at, name in enumerate(params) if name not in shared])
+    numbers, named = count(len(common) + 1), {at: f"?{number}" for number, at in enumerate(common, 1)}
+    rows = [[named.get(at) or f"?{next(numbers)}" for at in range(len(params))] for _ in range(ROWS_AT_ONCE)]
+    return _MultiRowInsert(_ONE_ROW.sub(", ".join([f"({', '.join(row)})" for row in rows]), sql), common, own)
 
 
 def _translate(error: Exception, path: str) -> TapebookError | None:

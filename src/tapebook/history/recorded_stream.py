@@ -341,7 +341,7 @@ class _StreamReplay:
 
     def _frame(self, frame: Frame, at: int) -> None:
         if isinstance(frame, MidsFrame):
-            dex = frame.dex or dex_of(next(iter(frame.prices_e8), ""))
+            dex = frame.dex or dex_of(next(iter(frame.symbols), ""))
             stream = self._mids.setdefault(dex, MidStream(dex, wanted=self._is_wanted))
             self._add_facts(stream.mids_of_frame(frame, at=at), at)
         elif isinstance(frame, CandlesFrame):

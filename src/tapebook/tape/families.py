@@ -32,6 +32,7 @@ CHUNK_BUCKETS = 20
 """Buckets per chunk, unless a family says otherwise: fewer write faster, more read faster (docs/decisions/0006)."""
 
 _KEY_FIELDS = ("granularity_sec", "venue")
+_STAMP = frozenset(("revision", "known_at", "seq"))
 
 
 class Family:
@@ -66,6 +67,7 @@ class Family:
         self._place_of: Callable[[Row], tuple[Any, ...]] = itemgetter(*range(2 + self.key_width))
         # What is alike in all rows of a frame; nothing where one has several rows of a symbol.
         self._frame_columns = () if "venue" in own else tuple(range(2, 2 + self.key_width))
+        self._frame_params = frozenset(("chunk", *own[: self.key_width]))
         self.key_of: Callable[[Row], tuple[Any, ...]] = itemgetter(*range(2 + self.key_width), -3)
         kinds = {field.name: field.type for field in msgspec.structs.fields(fact)}
         floats = [2 + place for place, name in enumerate(own) if kinds[name] is float]
@@ -100,12 +102,13 @@ class Family:
             # A damaged row holds something else; it stays what it is.
             return rows
 
-    def sort_rows(self, rows: list[Row]) -> None:
-        """Puts rows in the order of their key; of equal keys the first stays first."""
+    def sort_rows(self, rows: list[Row]) -> frozenset[str]:
+        """Puts rows in the order of their key, of equal keys the first stays first; what of their place all share."""
         # Rows of one moment are told apart by their symbol, and a number sorts in an eighth of the time.
         columns = self._frame_columns
         is_frame = bool(columns) and all(len(set(map(itemgetter(column), rows))) == 1 for column in columns)
         rows.sort(key=itemgetter(1) if is_frame else self._place_of)
+        return self._frame_params if is_frame else frozenset()
 
     def chunks(self, facts: Sequence[Observation]) -> list[int]:
         """The chunk each fact lies in: written out, for there are thousands at once."""
@@ -168,6 +171,11 @@ class CommitStamp(msgspec.Struct, frozen=True):
     seq: int
     known_at: int
     assumed: KnownAt | None
+
+    @property
+    def shared_params(self) -> frozenset[str]:
+        """What of revision and times all new rows have in common; imported rows were known each at its own time."""
+        return _STAMP if self.assumed is None else _STAMP - {"known_at"}
 
 
 def rows_to_insert(

@@ -630,8 +630,8 @@ class Tape:
         except KeyError:
             rows = rows_to_insert(family, facts, self._number_symbols(symbols_in(facts)), place)
         # In order of their key, as they lie in the table and in its checksum; of equal keys the first stays first.
-        family.sort_rows(rows)
-        new = written = self._db.many(family.queries.add, rows)
+        shared = family.sort_rows(rows) | place.shared_params
+        new = written = self._db.many(family.queries.add, rows, shared=shared)
         sealed = rows
         if new < len(rows):
             revised: dict[Row, Row] = {}

@@ -356,8 +356,8 @@ def test_under_virtual_time_lines_are_read_in_their_order() -> None:
     async def script(stage: Stage) -> None:
         await stage.source.barrier(START)
         first, second = stage.source._lines
-        stage.source.handle_event(second, MidsFrame("", {"A": 2}))
-        stage.source.handle_event(first, MidsFrame("", {"A": 1}))
+        stage.source.handle_event(second, MidsFrame("", ["A"], [2]))
+        stage.source.handle_event(first, MidsFrame("", ["A"], [1]))
         await stage.source.barrier(START + 5_000)
         assert stage.sink.of(Mid) == [Mid("A", START + 5_000, 1)]
 

@@ -9,7 +9,7 @@ from tapebook.sources.hyperliquid.wire import MidsFrame
 
 
 def frame(**prices_e8: int) -> MidsFrame:
-    return MidsFrame("", prices_e8)
+    return MidsFrame("", list(prices_e8), list(prices_e8.values()))
 
 
 def test_only_the_first_frame_of_a_bucket_counts() -> None:
@@ -61,7 +61,7 @@ def test_what_is_watched_is_decided_anew_when_asked() -> None:
 
 def test_a_builder_dex_may_leave_itself_out_of_its_names() -> None:
     mids = MidStream("xyz", wanted=lambda name: name.startswith("xyz:"))
-    given_names = mids.mids_of_frame(MidsFrame("xyz", {"xyz:TSLA": 1, "NVDA": 2}), at=0)
+    given_names = mids.mids_of_frame(MidsFrame("xyz", ["xyz:TSLA", "NVDA"], [1, 2]), at=0)
     assert [mid.symbol for mid in given_names] == ["xyz:TSLA", "xyz:NVDA"]
 
 

@@ -25,8 +25,8 @@ def desk(**resume: int) -> Desk:
 
 def test_midpoints_and_contexts_are_missing_from_the_last_of_their_own_dex_on() -> None:
     here = desk(mids=NOW - 5 * STEP, mids_xyz=NOW - HOUR, contexts=NOW - MINUTE, contexts_xyz=NOW - 5 * MINUTE)
-    here.session.handle_frame(MidsFrame("", {"A": 1}), NOW)
-    here.session.handle_frame(MidsFrame("xyz", {"xyz:T": 1}), NOW)
+    here.session.handle_frame(MidsFrame("", ["A"], [1]), NOW)
+    here.session.handle_frame(MidsFrame("xyz", ["xyz:T"], [1]), NOW)
     for errand in here.tick(NOW):
         if errand.kind == "contexts":
             here.answer(errand, [{"universe": [{"name": "A" if errand.subject == "" else "xyz:T"}]}, [CONTEXT]], at=NOW)
@@ -39,7 +39,7 @@ def test_midpoints_and_contexts_are_missing_from_the_last_of_their_own_dex_on() 
 
 def test_a_dex_the_tape_has_nothing_of_has_missed_nothing() -> None:
     here = desk(mids=NOW - STEP, contexts=NOW - MINUTE)
-    here.session.handle_frame(MidsFrame("xyz", {"xyz:T": 1}), NOW)
+    here.session.handle_frame(MidsFrame("xyz", ["xyz:T"], [1]), NOW)
     assert here.flush().named() == []
 
 

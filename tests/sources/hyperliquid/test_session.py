@@ -298,7 +298,7 @@ def test_funding_comes_in_pages() -> None:
 
 
 def mids(desk: Desk, at: int, **prices_e8: int) -> None:
-    desk.session.handle_frame(MidsFrame("", prices_e8), at)
+    desk.session.handle_frame(MidsFrame("", list(prices_e8), list(prices_e8.values())), at)
 
 
 def test_a_gap_of_mids_ends_with_the_frame_that_ends_it() -> None:
@@ -353,11 +353,11 @@ def test_mids_of_a_builder_dex_are_told_by_the_frame_or_by_the_names() -> None:
     desk = Desk("A", settings=HyperliquidSourceSettings(dexes=("xyz",)))
     names = body({"universe": [{"name": "xyz:TSLA"}]})
     desk.session.learn_names(RestRequest("names", "xyz", 0), names, at=NOW)
-    desk.session.handle_frame(MidsFrame("xyz", {"xyz:TSLA": 1}), NOW)
-    desk.session.handle_frame(MidsFrame("", {"xyz:TSLA": 2}), NOW + 5_000)
-    desk.session.handle_frame(MidsFrame("abc", {"abc:X": 2}), NOW + 5_000)
+    desk.session.handle_frame(MidsFrame("xyz", ["xyz:TSLA"], [1]), NOW)
+    desk.session.handle_frame(MidsFrame("", ["xyz:TSLA"], [2]), NOW + 5_000)
+    desk.session.handle_frame(MidsFrame("abc", ["abc:X"], [2]), NOW + 5_000)
     mids(desk, NOW + 20_000, A=3)
-    desk.session.handle_frame(MidsFrame("xyz", {"xyz:TSLA": 4}), NOW + 20_000)
+    desk.session.handle_frame(MidsFrame("xyz", ["xyz:TSLA"], [4]), NOW + 20_000)
     assert [mid.symbol for mid in desk.flush().of(Mid)] == ["xyz:TSLA", "xyz:TSLA", "A", "xyz:TSLA"]
     assert desk.sink.named() == [("mids", "xyz:*", NOW + 10_000, NOW + 20_000)]
 
@@ -606,7 +606,7 @@ def test_complaints_and_damage_are_counted_and_the_latest_are_kept() -> None:
         desk.session.on_damaged_frame(Malformed("frame", "why", f"text {number}"), [], at=NOW)
     desk.session.handle_frame(ErrorFrame("Cannot track more than 15 total users."), NOW)
     desk.session.handle_frame(Ack("refuse", "candle", "A", ""), NOW)
-    desk.session.handle_frame(MidsFrame("", {"A": 1}, bad=("X", "Y")), NOW)
+    desk.session.handle_frame(MidsFrame("", ["A"], [1], bad=("X", "Y")), NOW)
     outbox = desk.session.outbox
     assert outbox.problems == {"malformed": 32, "complaint": 2}
     assert len(outbox.recent) == 20 and outbox.recent[-1].startswith("malformed: no price of Y")

@@ -38,6 +38,10 @@ def mids(prices: dict[str, Any], **more: Any) -> MidsFrame:
     return found
 
 
+def prices_of(found: MidsFrame) -> dict[str, int]:
+    return dict(zip(found.symbols, found.prices_e8, strict=True))
+
+
 def texts(most_digits: int) -> st.SearchStrategy[str]:
     """Positive prices of up to so many digits before the point and eight after it, as the exchange writes them."""
     units = st.integers(1, 10 ** (most_digits + 8) - 1)
@@ -55,7 +59,7 @@ def test_a_price_is_exact_to_its_last_digit(text: str) -> None:
 @given(st.dictionaries(st.text(min_size=1, max_size=8), texts(7), min_size=1, max_size=20))
 def test_mids_are_exact_whichever_way_they_are_read(prices: dict[str, str]) -> None:
     found = mids(prices)
-    assert found.prices_e8 == {name: to_units(text, E8) for name, text in prices.items()}
+    assert prices_of(found) == {name: to_units(text, E8) for name, text in prices.items()}
     assert not found.bad
 
 
@@ -63,7 +67,7 @@ def test_mids_are_exact_whichever_way_they_are_read(prices: dict[str, str]) -> N
 def test_what_lies_between_two_prices_goes_to_the_even_one(texts: list[str]) -> None:
     found = mids({str(place): text for place, text in enumerate(texts)})
     exact = {str(place): to_units(text, E8) for place, text in enumerate(texts)}
-    assert found.prices_e8 == {name: price for name, price in exact.items() if price}
+    assert prices_of(found) == {name: price for name, price in exact.items() if price}
     assert found.bad == tuple(name for name, price in exact.items() if not price)
 
 
@@ -88,7 +92,8 @@ def test_a_frame_says_the_same_however_it_is_written(damage: dict[str, Any], pri
 def test_numbers_are_texts_and_a_trailing_zero_is_nothing() -> None:
     assert mids({"BTC": "64340.0", "@1": "13.835", "#1710": "0.5", "PURR": "0.08", "PURR/USDC": "0.0804"}) == MidsFrame(
         "",
-        {"BTC": 64_340 * E8, "@1": 1_383_500_000, "#1710": E8 // 2, "PURR": 8_000_000, "PURR/USDC": 8_040_000},
+        ["BTC", "@1", "#1710", "PURR", "PURR/USDC"],
+        [64_340 * E8, 1_383_500_000, E8 // 2, 8_000_000, 8_040_000],
     )
 
 
@@ -97,7 +102,7 @@ def test_one_bad_price_does_not_hide_the_others(bad: Any) -> None:
     for names in (["BAD", "BTC", "ETH"], ["BTC", "BAD", "ETH"], ["BTC", "ETH", "BAD"]):
         found = mids({name: {"BTC": "64340.5", "BAD": bad, "ETH": "2000.1"}[name] for name in names})
         assert found.bad == ("BAD",)
-        assert found.prices_e8 == {"BTC": 6_434_050_000_000, "ETH": 200_010_000_000}
+        assert prices_of(found) == {"BTC": 6_434_050_000_000, "ETH": 200_010_000_000}
 
 
 @pytest.mark.parametrize(("more", "dex"), [({}, ""), ({"dex": "xyz"}, "xyz"), ({"dex": None}, "")])
@@ -106,7 +111,7 @@ def test_a_builder_dex_names_itself(more: dict[str, Any], dex: str) -> None:
 
 
 def test_an_empty_map_of_mids_is_no_error() -> None:
-    assert mids({}) == MidsFrame("", {})
+    assert mids({}) == MidsFrame("", [], [])
 
 
 def test_a_candle_is_one_object_or_as_documented_an_array() -> None:

@@ -49,9 +49,9 @@ class MidStream:
         if bucket <= self._newest or not frame.prices_e8:
             return MidFrame(bucket, (), ())
         self._newest = bucket
-        if self._given != (given := list(frame.prices_e8)):
-            self._choose(given)
-        return MidFrame(bucket, self._names, tuple(compress(frame.prices_e8.values(), self._mask)))
+        if self._given != frame.symbols:
+            self._choose(frame.symbols)
+        return MidFrame(bucket, self._names, tuple(compress(frame.prices_e8, self._mask)))
 
     def forget_names(self) -> None:
         """Decides anew which names are watched, at the next frame."""

@@ -230,7 +230,7 @@ class HyperliquidSession:
         return read
 
     def _handle_mids(self, frame: MidsFrame, at: int) -> None:
-        dex = frame.dex or dex_of(next(iter(frame.prices_e8), ""))
+        dex = frame.dex or dex_of(next(iter(frame.symbols), ""))
         stream = self._streams.get(dex)
         if stream is None:
             return

@@ -36,10 +36,11 @@ class Malformed(Struct, frozen=True):
 
 
 class MidsFrame(Struct, frozen=True):
-    """The mids of one dex, and the names whose price could not be read."""
+    """The mids of one dex in two columns, and the names whose price could not be read."""
 
     dex: str
-    prices_e8: dict[str, int]
+    symbols: list[str]
+    prices_e8: list[int]
     bad: tuple[str, ...] = ()
 
 
@@ -223,7 +224,7 @@ def _read_mids(text: str | bytes) -> MidsFrame:
     prices = floats_to_e8(quick.mids.values())
     if prices is None:
         return _read_mids_one_by_one(text)
-    return MidsFrame(quick.dex or "", dict(zip(quick.mids, prices, strict=True)))
+    return MidsFrame(quick.dex or "", list(quick.mids), prices)
 
 
 def _read_mids_one_by_one(text: str | bytes) -> MidsFrame:
@@ -235,7 +236,7 @@ def _read_mids_one_by_one(text: str | bytes) -> MidsFrame:
             prices[name] = price_e8(_text.decode(raw))
         except READ_ERRORS:
             bad.append(name)
-    return MidsFrame(exact.dex or "", prices, tuple(bad))
+    return MidsFrame(exact.dex or "", list(prices), list(prices.values()), tuple(bad))
 
 
 def _ack_of(method: str, echo: _Echo) -> Ack:
