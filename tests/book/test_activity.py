@@ -310,10 +310,10 @@ def test_activity_as_of_any_event_is_the_fold_up_to_it(db: Database) -> None:
 
 
 def check_as_of(book: Book, events: list[Event]) -> None:
-    """The store's answer as of the last of some events, at its moment and a while later."""
+    """The store's answer as of the last of some events, at its moment and a while later, in no order."""
     account = book.account("d1", seq=events[-1].seq)
     last = max(event.happened_at for event in events)
-    for as_of in (last, last + 30 * MINUTE, last + DAY):
+    for as_of in (last + 30 * MINUTE, last, last + 50 * MINUTE, last + DAY):
         session = book.session("d1", account, as_of=as_of)
         found = activity_of_session(session, MARKS)
         assert found == Fold(events, as_of=as_of).activity()

@@ -46,7 +46,7 @@ def drawn_by_line(room: int, section: Section, *, oldest_first: bool = False) ->
     """The same, each line counted by itself."""
     layout, rows = layout_of(section, oldest_first=oldest_first), section.rows
     texts = tuple(" ".join(row) for row in rows)
-    written = list(zip(rows, texts, map(line_tokens, texts), map(canonical_json, rows), strict=True))
+    written = list(zip(rows, texts, map(line_tokens, texts), strict=True))
     return render_written(layout, make_heading(section.title), written, room)
 
 

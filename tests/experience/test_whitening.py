@@ -1,5 +1,6 @@
 """Whitening: exact integers whatever adds them up, spreads of one, correlations gone, and fits with a window."""
 
+import math
 import random
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tapebook.domain.units import DAY, HOUR
 from tapebook.experience.features import FEWEST_TO_FIT, FIELDS, MISSING, Fit, feature_vector_of, refit_due
 from tapebook.experience.situations import (
     DEVIATION,
@@ -110,6 +112,21 @@ def test_far_is_the_99th_of_a_hundred_nearest_distances() -> None:
         others = (two for k, two in enumerate(whole) if k != i)
         nearest.append(min(sum((a - b) ** 2 for a, b in zip(one, two, strict=True)) for two in others))
     assert fit.far == sorted(nearest)[296]
+
+
+@given(st.integers(0, 2**31), st.integers(1, 70), st.sampled_from((1, 12, 72)))
+@settings(max_examples=examples(20))
+def test_the_nearest_other_of_a_moment_is_a_day_away_at_least(seed: int, count: int, hours: int) -> None:
+    rng, rows = random.Random(seed), readings(seed, count)
+    # In no order: with several symbols, moments need not join in that of time.
+    moments = [rng.randrange(hours) * HOUR for _ in range(count)]
+    fit = fit_whitening(rows, last=count, moments=moments)
+    whole = list(zip([exact(fit, row) for row in rows.tolist()], moments, strict=True))
+    nearest = []
+    for one, at in whole:
+        away = [sum((a - b) ** 2 for a, b in zip(one, two, strict=True)) for two, t in whole if abs(t - at) >= DAY]
+        nearest.append(min(away, default=2**31 - 1))
+    assert fit.far == sorted(nearest)[math.ceil(0.99 * count) - 1]
 
 
 def test_fit_is_the_same_each_time_and_names_its_window() -> None:

@@ -172,14 +172,12 @@ SELECT 1 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 SELECT status, COUNT(*) FROM decision_runs WHERE owner = :owner GROUP BY status ORDER BY status;
 
 -- name: actions
--- A run's actions with their verdicts.
+-- The actions of the run that an event of a deployment decided, with their verdicts.
 SELECT
-    a.action, a.symbol, a.side, a.notional_usd_e6, a.leverage, a.order_type, a.limit_price_e8, a.confidence_e4, a.reason,
-    a.cites_json, a.allowed, a.rule, a.detail, a.flags_json
-FROM decision_runs r
-JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq
-WHERE r.owner = :owner AND r.run_id = :run_id
-ORDER BY a.position;
+    action, symbol, side, notional_usd_e6, leverage, order_type, limit_price_e8, confidence_e4, reason, cites_json,
+    allowed, rule, detail, flags_json
+FROM decision_actions
+WHERE owner = :owner AND deployment = :deployment AND seq = :seq ORDER BY position;
 
 -- name: action_counts
 -- How many actions were proposed, by action and the rule that refused them (empty when allowed).
@@ -410,7 +408,7 @@ SELECT
 FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
 -- name: session_intended
--- When orders were intended since a moment.
+-- When orders were intended between two moments.
 SELECT intended_at FROM orders
 WHERE owner = :owner AND deployment = :deployment AND intended_at > :since AND intended_at <= :until AND +seq <= :seq;
 

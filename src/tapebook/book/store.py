@@ -65,9 +65,12 @@ AgentRecord = tuple[int, AgentProfile, int | None]
 
 
 class _SessionDay(msgspec.Struct, frozen=True):
-    """What a session says of one day, whatever the moment of it; in a stream that was set back, of one moment."""
+    """What a session says of the rest of a day from a moment on; in a stream that was set back, of that moment alone.
 
-    today: int
+    Orders are counted by the hour, so they are those from the hour before it on.
+    """
+
+    as_of: int
     was_set_back: bool
     results_usd_e6: int
     fills: list[Row]
@@ -401,7 +404,7 @@ class Book(BookRecords):
         details = _RUN_DETAILS.decode(event.body).run
         before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
         actions, verdicts = list[Action](), list[Verdict]()
-        for each in self._db.all(QUERIES.actions, owner=self.owner, run_id=run_id):
+        for each in self._db.all(QUERIES.actions, owner=self.owner, deployment=row[2], seq=row[-1]):
             action: Row = (*each[:9], tuple(msgspec.json.decode(each[9])))
             actions.append(Action(*action))
             verdicts.append(Verdict(bool(each[10]), each[11], each[12], tuple(msgspec.json.decode(each[13]))))
@@ -479,8 +482,8 @@ class Book(BookRecords):
         key, stream, seq, hour = ("session", deployment), self._streams[deployment], account.seq, as_of - HOUR
         read = partial(self._read_session_day, deployment, seq, as_of)
         day = self._account_cache.read(key, stream, seq=seq, read=read)
-        # Where the clock never went back it holds for the day, until something is done again.
-        if day.was_set_back or day.today != floor_to_step(as_of, DAY):
+        # Where the clock never went back it holds for the rest of the day, until something is done again.
+        if day.was_set_back or not day.as_of <= as_of < floor_to_step(day.as_of, DAY) + DAY:
             day = self._account_cache.replace(key, read())
         # Refusals are kept for a day around the moment they were read for.
         kept = self._known_decisions(deployment, seq)
@@ -523,12 +526,10 @@ class Book(BookRecords):
     def _read_session_day(self, deployment: str, seq: int, as_of: int) -> _SessionDay:
         today, until = floor_to_step(as_of, DAY), as_of + DAY
         where = {"owner": self.owner, "deployment": deployment, "seq": seq}
-        # Also the hour before midnight: orders are counted by the hour.
-        since = min(today, as_of) - HOUR
-        intended = self._db.all(QUERIES.session_intended, since=since, until=until, **where)
+        intended = self._db.all(QUERIES.session_intended, since=as_of - HOUR, until=until, **where)
         results = self._db.one(QUERIES.session_results, today=today, until=until, **where)
         return _SessionDay(
-            today=today,
+            as_of=as_of,
             was_set_back=bool(self._set_backs(deployment, seq=seq)),
             results_usd_e6=results[0] if results else 0,
             fills=self._db.all(QUERIES.session_fills, today=today, until=until, **where),

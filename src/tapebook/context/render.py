@@ -248,11 +248,11 @@ def fact_text(rows: Rows) -> str:
 SHORT_TEXT = 640
 """Bytes of a section that are counted at once, rather than line by line."""
 
-encode_row = msgspec.json.Encoder().encode
+encode_rows = msgspec.json.Encoder().encode
 """The canonical bytes of names and rows, which are text alone: no float can be in them."""
 
-WrittenRow = tuple[Row, str, int, bytes]
-"""A row, its line, what that costs, and the canonical bytes of the row."""
+WrittenRow = tuple[Row, str, int]
+"""A row, its line, and what that costs."""
 
 
 class RenderedSection(msgspec.Struct, frozen=True, gc=False):
@@ -277,13 +277,13 @@ def make_heading(title: str, shown: int = 0, dropped: int = 0) -> SectionHeading
     """The heading of a title, with how much was left out."""
     text = f"## {title} ({shown} of {shown + dropped} shown)" if dropped else f"## {title}"
     cost = count_shape_pieces(text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
-    return SectionHeading(title, text, cost, b',"title":%b}' % encode_row(title))
+    return SectionHeading(title, text, cost, b',"title":%b}' % encode_rows(title))
 
 
 @lru_cache(maxsize=512)
 def section_opening(columns: tuple[str, ...], name: str, dropped: int = 0) -> bytes:
     """The canonical bytes of a section up to its rows, since fields stand in the order of names: mostly the same."""
-    return b'{"columns":%b,"dropped":%d,"name":%b,"rows":' % (encode_row(columns), dropped, encode_row(name))
+    return b'{"columns":%b,"dropped":%d,"name":%b,"rows":' % (encode_rows(columns), dropped, encode_rows(name))
 
 
 def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Rows, room: int) -> RenderedSection:
@@ -295,11 +295,11 @@ def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Row
         tokens = count_shape_pieces(encoded.translate(TOKEN_SHAPES)) + len(rows) + 1
         if tokens <= room:
             section = Section(layout.name, head.title, layout.columns, rows)
-            content = section_opening(layout.columns, layout.name) + encode_row(rows) + head.content
+            content = section_opening(layout.columns, layout.name) + encode_rows(rows) + head.content
             return RenderedSection(section, text, tokens, content)
     written = write_rows(layout, rows)
     shorten, left = layout.shorten, room - head.tokens
-    if shorten is not None and sum([cost for _, _, cost, _ in written]) > left:
+    if shorten is not None and sum([cost for _, _, cost in written]) > left:
         # The longest shape in which the rows that are wanted fit, or the shortest there is.
         first, last, wanted = 0, layout.shapes - 1, rows[: layout.wanted]
         while first < last:
@@ -321,7 +321,7 @@ def write_rows(layout: SectionLayout[Any, Any], rows: Rows) -> list[WrittenRow]:
     for row, line in zip(rows, lines, strict=True):
         # What `line_cost` gives, without a call for every line of a packet.
         cost = count_shape_pieces(line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
-        written.append((row, line, cost, encode_row(row)))
+        written.append((row, line, cost))
     return written
 
 
@@ -329,7 +329,7 @@ def render_written(
     layout: SectionLayout[Any, Any], head: SectionHeading, written: Sequence[WrittenRow], room: int
 ) -> RenderedSection:
     """A section of the written rows that fit into the room: the newest, or the first ones."""
-    rows, lines, costs, contents = zip(*written, strict=True) if written else ((), (), (), ())
+    rows, lines, costs = zip(*written, strict=True) if written else ((), (), ())
     tokens, dropped = head.tokens + sum(costs), 0
     if tokens > room:
         total, newest_last = len(rows), layout.oldest_first
@@ -337,11 +337,10 @@ def render_written(
         left = room - line_cost(f"## {head.title} ({total} of {total} shown)")
         count = count_fitting(reversed(costs) if newest_last else costs, left)
         shown = slice(total - count, None) if newest_last else slice(count)
-        rows, lines, contents, dropped = rows[shown], lines[shown], contents[shown], total - count
+        rows, lines, dropped = rows[shown], lines[shown], total - count
         head = make_heading(head.title, count, dropped)
         tokens = head.tokens + sum(costs[shown])
     text = "\n".join((head.text, *lines))
-    opening = section_opening(layout.columns, layout.name, dropped)
-    content = b"%b[%b]%b" % (opening, b",".join(contents), head.content)
+    content = section_opening(layout.columns, layout.name, dropped) + encode_rows(rows) + head.content
     section = Section(layout.name, head.title, layout.columns, rows, dropped)
     return RenderedSection(section, text, tokens, content)

@@ -140,19 +140,14 @@ class MomentMemory(VectorIndex):
         # Nearest first, and of equals the one that joined first.
         keys = (distances << _ROW_BITS) + rows
         keys.sort()
-        # Chosen hours by their four-hour block: whoever is near one of them lies in its block or in the next.
-        chosen, taken = list[int](), dict[int, int]()
+        chosen, near = list[int](), set[int]()
         for key, hour in zip(keys.tolist(), self._hours.take(keys & _ROW_MASK).tolist(), strict=True):
-            block = hour // _HOURS_APART
-            if (
-                block not in taken
-                and hour - taken.get(block - 1, hour - _HOURS_APART) >= _HOURS_APART
-                and taken.get(block + 1, hour + _HOURS_APART) - hour >= _HOURS_APART
-            ):
-                taken[block] = hour
+            if hour not in near:
                 chosen.append(key)
                 if len(chosen) == most:
                     break
+                # The hours that are too near this one.
+                near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
         found = []
         for key in chosen:
             symbol, at, moves = self._joined[key & _ROW_MASK]

@@ -57,8 +57,8 @@ _LEAST_SCALE, _MOST_SCALE = FEATURE_UNIT // 16, 16 * FEATURE_UNIT
 # 15 × 15 × 1,024 products: below that, a library for linear algebra does not call in threads, which would wait for
 # one another on a busy machine.
 _BLOCK = 1_024
-# So many rows of distances at once: all of them would be a square of the number of situations.
-_LOO_BLOCK = 256
+# As many products of rows with all others at once: a library for linear algebra calls in threads above.
+_FEW_PRODUCTS = 2**18
 
 
 def most_coordinate(width: int) -> int:
@@ -199,20 +199,28 @@ def _cholesky(matrix: list[list[float]]) -> list[list[float]]:
 
 def _usual_distance(columns: Vectors, moments: Sequence[int] = ()) -> int:
     """The squared distance to the nearest other situation that all but one in a hundred keep to."""
-    lengths, count = squared_lengths(columns), columns.shape[1]
-    days = np.array(moments, np.int64)
-    nearest: list[Any] = []
-    for start in range(0, count, _LOO_BLOCK):
-        part = columns[:, start : start + _LOO_BLOCK]
-        dots = np.einsum("ij,ik->jk", part, columns).astype(np.int32)
-        away = lengths[start : start + _LOO_BLOCK, None] + lengths[None, :] - 2 * dots
-        # A situation is not its own neighbour.
-        away[np.arange(len(away)), np.arange(start, start + len(away))] = np.iinfo(np.int32).max
-        if len(days):
-            # What a search is never given either: it would find the same day once more.
-            away[np.abs(days[start : start + len(away), None] - days[None, :]) < DAY] = np.iinfo(np.int32).max
-        nearest += away.min(axis=1).tolist()
-    return int(sorted(nearest)[math.ceil(FAR_SHARE * count) - 1])
+    count = columns.shape[1]
+    # Which columns a situation is not compared with: with itself, and with what a search is never given either, for
+    # that would find the same day once more.
+    firsts, lasts = range(count), range(1, count + 1)
+    if len(moments):
+        times = np.array(moments, np.int64)
+        order = times.argsort()
+        columns, times = np.ascontiguousarray(columns[:, order]), times[order]
+        firsts = times.searchsorted(times - DAY, "right").tolist()
+        lasts = times.searchsorted(times + DAY, "left").tolist()
+    lengths, nearest = squared_lengths(columns).astype(np.float64), np.empty(count)
+    # Few rows of distances at once: they stay in the processor's cache, and threads are not called in.
+    step = max(1, _FEW_PRODUCTS // max(1, columns.size))
+    for start in range(0, count, step):
+        block = slice(start, start + step)
+        away = lengths - np.matmul(2 * columns[:, block].T, columns)
+        for row, first, last in zip(away, firsts[block], lasts[block], strict=True):
+            row[first:last] = np.inf
+        nearest[block] = away.min(axis=1)
+    # Whoever has no other at all is as far as can be.
+    nearest = np.sort(np.minimum(nearest + lengths, np.iinfo(np.int32).max))
+    return int(nearest[math.ceil(FAR_SHARE * count) - 1])
 
 
 Places = NDArray[np.intp]
