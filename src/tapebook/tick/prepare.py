@@ -56,6 +56,7 @@ from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.log.store import StreamSetBack
 from tapebook.search.documents import Documents
 from tapebook.search.index import IndexFiles, decode_search_terms
+from tapebook.settings.config import PaperSettings
 from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, RegimeClassifier, finished_bars, regime_of
 from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
@@ -77,10 +78,11 @@ from tapebook.tick.memory import (
     lessons_and_scale,
 )
 from tapebook.tick.quotes import TapeQuotes, position_marks
-from tapebook.tick.trust import trade_cost_ppm, trust_for
+from tapebook.tick.trust import runs_of, trust_for
 from tapebook.tick_memory import TickMemory
 from tapebook.wiring import Rooms
 
+_PPM_PER_BP = 100
 MAX_CAUSES = 16
 MAX_CAUSE_CHARS = 300
 
@@ -439,9 +441,16 @@ def gather_situation(
         working=working,
         degraded=tuple(optional.degraded),
         renderer=version.renderer,
-        cost_ppm=trade_cost_ppm(rooms.config.paper, market),
+        cost_ppm=_trade_cost_ppm(rooms.config.paper, market),
         **memory,
     )
+
+
+def _trade_cost_ppm(paper: PaperSettings, market: Market) -> int:
+    """What a trade at the market costs: the fee, and half the spread of the book, or of the settings without one."""
+    book = market.liquidity
+    spread = paper.spread_bps if book is None or not 0 <= book.spread_bps < 1_000 else book.spread_bps
+    return round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2))
 
 
 def account_not_after(account: Account, moment: int) -> Account:
@@ -616,16 +625,13 @@ def _experience_and_trust(
     rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
 ) -> _LearnedFacts:
     """What experience says, read whole or not at all: a replay leaves out all that a run names by one word."""
-    found = experience_for(
-        rooms.experience,
-        deployment,
-        market,
-        portfolio=portfolio,
-        seq=seq,
-        version=version,
-        default_engine=rooms.config.engine.default,
-    )
-    trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
+    engine = deployment.agent.engine or rooms.config.engine.default
+    told: Any = {"seq": seq, "version": version}
+    found = experience_for(rooms.experience, deployment, market, portfolio=portfolio, engine=engine, **told)
+    if engine != "ensemble":
+        return found.rows, NO_TRUST, found.analog
+    runs = runs_of(rooms.book, rooms.log, deployment.id)
+    trust, weights = trust_for(rooms.experience, deployment, market, runs=runs, **told)
     return (*weights, *found.rows) if weights else found.rows, trust, found.analog
 
 
