@@ -108,7 +108,7 @@ def _ticked(rooms: Rooms, agent: Deployment, market: Market) -> Took:
             portfolio=nothing,
             seq=seq,
             version=CURRENT_VERSION,
-            default_engine=rooms.config.engine.default,
+            engine=rooms.config.engine.default,
         )
 
     return _timed(work)

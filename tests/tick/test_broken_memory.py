@@ -105,7 +105,8 @@ class Full:
 
     def __init__(self, floor: Desk) -> None:
         self.floor, self.rooms = floor, floor.rooms
-        self.agent = floor.hire(LEARNER)
+        # Of an ensemble the trust in its members is read too, whoever answers here.
+        self.agent = floor.hire(replace(LEARNER, engine="ensemble"))
         season(floor, self.agent)
         floor.later(DAY, BTC=100, ETH=100)
         now = floor.clock.now()

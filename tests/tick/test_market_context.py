@@ -11,7 +11,8 @@ import pytest
 
 import tapebook
 from tapebook.clock import VirtualClock
-from tapebook.context.situation import PACKET_VERSIONS
+from tapebook.context.market_sections import feature_line
+from tapebook.context.situation import PACKET_VERSIONS, Feature
 from tapebook.desk.health import health_checks
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.market import FeatureRow
@@ -25,7 +26,7 @@ from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.registry import MACRO_CHANNELS, PREDICTION_CHANNELS
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.prepare import _prediction_line, read_market, with_features
+from tapebook.tick.prepare import read_market, with_features
 from tapebook.wiring import Rooms
 from tapebook.world.market import World
 from tapebook.world.server.predictions import HOSTILE_TITLE
@@ -169,7 +170,7 @@ def test_a_packet_has_its_rows_and_a_hostile_title_is_only_data(fed: tuple[Path,
         section = text[text.index("Market: BTC") :]
         for name in ("predictionMarkets", "predictionMarket1", "capitalFlows", "chainFlows"):
             assert name in section
-    line = _prediction_line(hostile)
+    line = feature_line(Feature("predictionMarket1", 0, tuple(hostile.items())))
     assert "\n" not in line and "\u202e" not in line and "\u200b" not in line
     assert line.count('"') == 4, "a title cannot close its quotes"
 

@@ -16,15 +16,8 @@ from typing import cast
 import msgspec
 
 from tapebook.book import events as ev
-from tapebook.book.records import (
-    TRADE_COLUMNS,
-    ActionRecord,
-    OrderRecord,
-    RunRecord,
-    closed_trade_of_row,
-    order_record_of_row,
-)
-from tapebook.book.store import Book
+from tapebook.book.records import TRADE_COLUMNS, ActionRecord, OrderRecord, RunRecord, order_record_of_row
+from tapebook.book.store import Book, closed_trade_of_row
 from tapebook.db import Database, Queries, Query, Row
 from tapebook.domain.position import ClosedTrade, MissingFact, TradeState
 from tapebook.domain.run import DecisionRun

@@ -274,9 +274,5 @@ def _fill(row: Row) -> Fill:
 
 
 def _trade(row: Row) -> TradeState | ClosedTrade:
-    return TradeState(*row[:-3]) if row[-3] is None else closed_trade_of_row(row)
-
-
-def closed_trade_of_row(row: Row) -> ClosedTrade:
-    """A trade of its columns and those of its exit."""
-    return ClosedTrade(TradeState(*row[:-3]), *row[-3:])
+    state = TradeState(*row[:-3])
+    return state if row[-3] is None else ClosedTrade(state, *row[-3:])

@@ -16,8 +16,8 @@ import msgspec
 
 from tapebook.book import events as ev
 from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Session, refusal_code
-from tapebook.book.records import NO_LIMIT, QUERIES, BookRecords, closed_trade_of_row, order_of_row
-from tapebook.db import Database, Row
+from tapebook.book.records import NO_LIMIT, QUERIES, BookRecords, order_of_row
+from tapebook.db import Database, Query, Row
 from tapebook.domain.agent import AgentProfile, Deployment, deployment_id
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, DayResults, Portfolio, Position, TradeState
@@ -324,21 +324,16 @@ class Book(BookRecords):
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
-        read = partial(self._closed_trades, deployment, seq=seq, most=most, partial=0)
+        read = partial(self._read_trades, QUERIES.closed_trades, deployment, seq=seq, most=most, partial=0)
         return self._account_cache.read(("closed", deployment, most), self._streams[deployment], seq=seq, read=read)
 
     def all_closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
-        return self._closed_trades(deployment, seq=seq, most=most, partial=1)
-
-    def _closed_trades(self, deployment: str, *, seq: int, most: int, partial: int) -> list[ClosedTrade]:
-        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "partial": partial}
-        return [closed_trade_of_row(row) for row in self._db.all(QUERIES.closed_trades, **where)]
+        return self._read_trades(QUERIES.closed_trades, deployment, seq=seq, most=most, partial=1)
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
         """Closed trades without those that ended after a moment: for streams in which the clock has gone back."""
-        where = {"owner": self.owner, "deployment": deployment, "seq": seq, "most": most, "until": until}
-        return [closed_trade_of_row(row) for row in self._db.all(QUERIES.closed_trades_until, **where)]
+        return self._read_trades(QUERIES.closed_trades_until, deployment, seq=seq, most=most, until=until)
 
     def day_results(self, deployment: str, *, seq: int, as_of: int) -> DayResults:
         """What the trades came to that ended on the day of a moment up to it, as of a sequence number."""
@@ -358,14 +353,17 @@ class Book(BookRecords):
 
     def closed_after(self, deployment: str, *, after: int, seq: int, most: int = NO_LIMIT) -> list[ClosedTrade]:
         """The trades that ended after one sequence number and up to another, oldest exit first."""
-        where = {"owner": self.owner, "deployment": deployment, "after": after, "seq": seq, "most": most}
-        return [closed_trade_of_row(row) for row in self._db.all(QUERIES.closed_after, **where)]
+        return self._read_trades(QUERIES.closed_after, deployment, after=after, seq=seq, most=most)
 
     def trades_closed_between(self, deployment: str, *, since: int, until: int, seq: int) -> list[TradeWithEngine]:
         """The trades that ended between two moments, as of a sequence number, oldest exit first."""
         where = {"owner": self.owner, "deployment": deployment, "since": since, "until": until, "seq": seq}
         rows = self._db.all(QUERIES.closed_on, **where)
         return [TradeWithEngine(closed_trade_of_row(row[:-2]), *row[-2:]) for row in rows]
+
+    def _read_trades(self, query: Query, deployment: str, **terms: int) -> list[ClosedTrade]:
+        rows = self._db.all(query, owner=self.owner, deployment=deployment, **terms)
+        return [closed_trade_of_row(row) for row in rows]
 
     def closed_count_since(self, deployment: str, *, after: int, seq: int) -> tuple[int, int | None]:
         """How many trades ended after one sequence number and up to another, and when the first of them did."""
@@ -539,6 +537,11 @@ class Book(BookRecords):
             nets=tuple([row[0] for row in self._db.all(QUERIES.session_nets, most=LONGEST_STREAK, **where)]),
             closes=tuple([LastClose(*row) for row in self._db.all(QUERIES.session_closes, **where)]),
         )
+
+
+def closed_trade_of_row(row: Row) -> ClosedTrade:
+    """A trade of its columns and those of its exit."""
+    return ClosedTrade(TradeState(*row[:-3]), *row[-3:])
 
 
 def _removed_text(name: str, removed_at: int) -> str:

@@ -43,6 +43,7 @@ from tapebook.domain.market import AssetContext, Candle, Liquidity, Mid, Settled
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.position import Position, TradeState
 from tapebook.domain.run import DecisionRun
+from tapebook.domain.text import quote_line
 from tapebook.domain.units import (
     DAY_MINUTES,
     E8,
@@ -119,6 +120,10 @@ BARS_SECTION: SectionLayout[Market, tuple[Candle, ...]] = SectionLayout(
 )
 
 
+PREDICTION_MARKETS = ("predictionMarket1", "predictionMarket2")
+"""Of the prediction markets of an asset, those with the most money: titles are long, and the section has a cap."""
+_MOST_TITLE = 90
+
 SHOWN_FEATURES: dict[str, tuple[str, ...]] = {
     "liquidityProfile": ("depthUsd05Pct", "spreadChange24hPct", "depthChange24hPct", "booksUsed", "regime"),
     "fundingPressure": (
@@ -130,6 +135,7 @@ SHOWN_FEATURES: dict[str, tuple[str, ...]] = {
     ),
     "positioningPressure": ("direction", "score", "confidence", "momentumZ", "funding", "imbalance"),
     "predictionMarkets": ("bias", "biasScore", "probabilityShift1h", "probabilityShift24h", "markets"),
+    **dict.fromkeys(PREDICTION_MARKETS, ("probability", "shift24h", "endsAt", "state")),
     "capitalFlows": ("stablecoinFlow24hUsd", "tvlChange1dPct", "chainFlowBias"),
     "chainFlows": ("name", "flow24hUsd", "flowBias"),
     "protocolFlows": ("name", "change1dPct", "change7dPct"),
@@ -190,14 +196,19 @@ def settled_funding_rows(known: SettledFunding) -> tuple[Row, ...]:
 
 
 def feature_line(feature: Feature, words: LineFormatter = plain_line) -> str:
-    """The figures of a feature that are shown, as `name=value` pairs."""
+    """The figures of a feature that are shown, as `name=value` pairs; of a prediction market behind its title."""
     # Of another symbol it stands behind the name: `predictionMarkets of BTC`.
-    known, shown = dict(feature.metrics), SHOWN_FEATURES[feature.name.partition(" ")[0]]
-    pairs = []
-    for name in shown:
+    known, kind, pairs = dict(feature.metrics), feature.name.partition(" ")[0], list[str]()
+    is_market = kind in PREDICTION_MARKETS
+    for name in SHOWN_FEATURES[kind]:
         if name in known:
-            pairs.append(f"{name}={words(known[name], 24)}")
-    return " ".join(pairs)
+            pairs.append(f"{name}={known[name] if is_market else words(known[name], 24)}")
+    figures = " ".join(pairs)
+    if not is_market:
+        return figures
+    # Title and outcome are text of others, so they stand in quotes that they cannot close.
+    title, outcome = quote_line(known.get("question", ""), _MOST_TITLE), quote_line(known.get("outcome", "None"), 20)
+    return f"{title} outcome={outcome} {figures}"
 
 
 MARKET_SECTION: SectionLayout[Market, MarketView] = SectionLayout(

@@ -60,7 +60,7 @@ def replay_runs(
 
 def deployment_of(book: Book, run: DecisionRun) -> Deployment:
     """The deployment of a run with the version of the agent that decided."""
-    found = book.agent(run.agent, version=run.agent_version)
+    found = book.agent_record(run.agent, version=run.agent_version)
     if found is None:
         raise Damaged(f"run {run.run_id} names version {run.agent_version} of {run.agent}, which is not in the book")
     agent = shadow_profile(found[1]) if run.trigger == "shadow" else found[1]

@@ -108,9 +108,9 @@ def experience_for(
     portfolio: Portfolio,
     seq: int,
     version: PacketVersion,
-    default_engine: str,
+    engine: str,
 ) -> PacketExperience:
-    """What experience says of a situation as of a sequence number."""
+    """What experience says of a situation as of a sequence number, to an agent with this engine."""
     settings = deployment.agent.experience
     if not settings.enabled:
         return PacketExperience()
@@ -120,9 +120,8 @@ def experience_for(
     position = portfolio.positions.get(market.symbol)
     held = 0 if position is None else 1 if position.size_e8 > 0 else -1
     # Who is to be trusted or not: the members of an ensemble, or the engine itself.
-    agent, usual = deployment.agent, MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
-    engine = agent.engine or default_engine
-    providers = (agent.members or usual) if engine == "ensemble" else (engine,)
+    usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
+    providers = (deployment.agent.members or usual) if engine == "ensemble" else (engine,)
     if version.lookbacks:
         seen = moment_of(experience, market)
         vector = None if seen is None else seen.vector

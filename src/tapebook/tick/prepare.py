@@ -30,7 +30,7 @@ from tapebook.context import (
     PacketVersion,
     Situation,
 )
-from tapebook.context.market_sections import feature_line
+from tapebook.context.market_sections import PREDICTION_MARKETS, feature_line
 from tapebook.domain.agent import (
     MOST_TRADES_SHOWN,
     NO_LESSONS_FOLLOWED,
@@ -48,7 +48,7 @@ from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import Portfolio, Position
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
-from tapebook.domain.text import QUOTES, short_line
+from tapebook.domain.text import short_line
 from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience import Experience
@@ -56,6 +56,7 @@ from tapebook.experience.features import RawBars, cut_lookback
 from tapebook.log.store import StreamSetBack
 from tapebook.search.documents import Documents
 from tapebook.search.index import IndexFiles, decode_search_terms
+from tapebook.settings.config import PaperSettings
 from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, RegimeClassifier, finished_bars, regime_of
 from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
@@ -77,10 +78,11 @@ from tapebook.tick.memory import (
     lessons_and_scale,
 )
 from tapebook.tick.quotes import TapeQuotes, position_marks
-from tapebook.tick.trust import trade_cost_ppm, trust_for
+from tapebook.tick.trust import runs_of, trust_for
 from tapebook.tick_memory import TickMemory
 from tapebook.wiring import Rooms
 
+_PPM_PER_BP = 100
 MAX_CAUSES = 16
 MAX_CAUSE_CHARS = 300
 
@@ -236,9 +238,6 @@ def with_features(
     return msgspec.structs.replace(market, features=(*market.features, *around)) if around else market
 
 
-# Of the prediction markets of an asset, those with the most money; titles are long, and the section has a cap.
-_SHOWN_PREDICTIONS = 2
-_MOST_TITLE = 90
 # What a packet shows of the market around an asset: no other channel is read for it.
 _PREDICTIONS_CHANNEL, _FLOWS_CHANNEL = "immediate_markets", "capital_flows"
 
@@ -263,28 +262,16 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
 
 
 def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> list[Feature]:
-    """The prediction markets of a symbol: their figures, and a line for each of the largest."""
+    """The prediction markets of a symbol: their figures, and those of each of the largest."""
     row = prediction_rows(tape, symbol, view=view, channels=(_PREDICTIONS_CHANNEL,)).get(_PREDICTIONS_CHANNEL)
     if row is None:
         return []
-    # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
     figures = dict(row.metrics)
-    largest = figures.pop("top", ())[:_SHOWN_PREDICTIONS]
+    largest = figures.pop("top", ())
     found = [_feature(f"predictionMarkets{about}", row.bucket_ts, figures)]
-    for number, each in enumerate(largest, 1):
-        found.append(Feature(f"predictionMarket{number}{about}", row.bucket_ts, (), _prediction_line(each)))
+    for name, each in zip(PREDICTION_MARKETS, largest, strict=False):
+        found.append(_feature(f"{name}{about}", row.bucket_ts, each))
     return found
-
-
-def _prediction_line(row: Mapping[str, Any]) -> str:
-    """One market in one line: its title is text of others, so it stands in quotes that it cannot close."""
-    title = short_line(str(row.get("question", "")), _MOST_TITLE).translate(QUOTES)
-    outcome = short_line(str(row.get("outcome")), 20).translate(QUOTES)
-    figures = []
-    for name in ("probability", "shift24h", "endsAt", "state"):
-        if row.get(name) is not None:
-            figures.append(f"{name}={row[name]}")
-    return f'"{title}" outcome="{outcome}" {" ".join(figures)}'
 
 
 _LOOKBACK_MINUTES = (60, 240, 1_440)
@@ -454,9 +441,16 @@ def gather_situation(
         working=working,
         degraded=tuple(optional.degraded),
         renderer=version.renderer,
-        cost_ppm=trade_cost_ppm(rooms.config.paper, market),
+        cost_ppm=_trade_cost_ppm(rooms.config.paper, market),
         **memory,
     )
+
+
+def _trade_cost_ppm(paper: PaperSettings, market: Market) -> int:
+    """What a trade at the market costs: the fee, and half the spread of the book, or of the settings without one."""
+    book = market.liquidity
+    spread = paper.spread_bps if book is None or not 0 <= book.spread_bps < 1_000 else book.spread_bps
+    return round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2))
 
 
 def account_not_after(account: Account, moment: int) -> Account:
@@ -631,16 +625,13 @@ def _experience_and_trust(
     rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
 ) -> _LearnedFacts:
     """What experience says, read whole or not at all: a replay leaves out all that a run names by one word."""
-    found = experience_for(
-        rooms.experience,
-        deployment,
-        market,
-        portfolio=portfolio,
-        seq=seq,
-        version=version,
-        default_engine=rooms.config.engine.default,
-    )
-    trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
+    engine = deployment.agent.engine or rooms.config.engine.default
+    told: Any = {"seq": seq, "version": version}
+    found = experience_for(rooms.experience, deployment, market, portfolio=portfolio, engine=engine, **told)
+    if engine != "ensemble":
+        return found.rows, NO_TRUST, found.analog
+    runs = runs_of(rooms.book, rooms.log, deployment.id)
+    trust, weights = trust_for(rooms.experience, deployment, market, runs=runs, **told)
     return (*weights, *found.rows) if weights else found.rows, trust, found.analog
 
 

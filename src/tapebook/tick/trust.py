@@ -12,14 +12,13 @@ from tapebook.context import Market, PacketVersion
 from tapebook.domain.agent import Deployment, ExperienceRow, ExperienceSettings
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
+from tapebook.experience import Experience
 from tapebook.experience.memories import ReadRuns
 from tapebook.experience.records import UNKNOWN_REGIME, believed_rates_e4
 from tapebook.experience.rows import FEWEST_CALIBRATED
 from tapebook.log import Draft, Log, Stream
-from tapebook.settings.config import PaperSettings
 from tapebook.wiring import Rooms
 
-_PPM_PER_BP = 100
 _RUN_KINDS = frozenset((EVENT_KINDS[RunDecided],))
 
 
@@ -41,23 +40,15 @@ def slot_mark(market: Market, settings: ExperienceSettings, *, cost_ppm: int) ->
     )
 
 
-def trade_cost_ppm(paper: PaperSettings, market: Market) -> int:
-    """What a trade at the market costs: the fee, and half the spread of the book, or of the settings without one."""
-    book = market.liquidity
-    spread = paper.spread_bps if book is None or not 0 <= book.spread_bps < 1_000 else book.spread_bps
-    return round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2))
-
-
 def trust_for(
-    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+    experience: Experience, deployment: Deployment, market: Market, *, runs: ReadRuns, seq: int, version: PacketVersion
 ) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
     """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
-    agent = deployment.agent
-    settings, engine = agent.experience, agent.engine or rooms.config.engine.default
-    if engine != "ensemble" or not (version.paper_twins and settings.enabled and market.mid):
+    settings = deployment.agent.experience
+    if not (version.paper_twins and settings.enabled and market.mid):
         return NO_TRUST, ()
-    memory = rooms.experience.twins
-    known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms.book, rooms.log, deployment.id)).get(market.symbol)
+    memory = experience.twins
+    known = memory.as_of(deployment.id, seq=seq, runs=runs).get(market.symbol)
     # What the next trade will cost is no part of what was earned, and the home's settings may change.
     mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
     if known is None or mark is None or market.as_of < known.at:
@@ -65,7 +56,7 @@ def trust_for(
     twins, weights = memory.cache.mark(known, market.as_of, mark)
     believed: tuple[int, ...] = ()
     if settings.calibrated_sizing is True:
-        records = rooms.experience.records_as_of(deployment.id, seq=seq).records
+        records = experience.records_as_of(deployment.id, seq=seq).records
         believed = believed_rates_e4(records, prior=settings.prior_trades, fewest=FEWEST_CALIBRATED)
     return LearnedTrust(weights, twins.missed_e9, believed), memory.cache.rows(weights)
 
