@@ -195,13 +195,12 @@ SECTION_CAPS = {layout.name: layout.cap for layout in MARKET_SECTIONS} | {
 }
 
 
-class MarketSections:
+class MarketSections(msgspec.Struct, eq=False):
     """What depends on the market alone, as it was for the market before: the sections, and the prices of the bars."""
 
-    def __init__(self, renderer: int) -> None:
-        bars, market = RENDERER_SECTIONS[renderer][0]
-        self.bars, self.market = SectionCache(bars), SectionCache(market)
-        self.bar_prices: tuple[tuple[Candle, ...], BarPrices] = ((), BarPrices())
+    bars: SectionCache[Market]
+    market: SectionCache[Market]
+    bar_prices: tuple[tuple[Candle, ...], BarPrices] = ((), BarPrices())
 
 
 _SystemInputs = tuple[AgentProfile, Lessons | None]
@@ -247,7 +246,8 @@ class PacketCaches:
             for kept in (self.markets, self.own):
                 if len(kept) >= self._most:
                     kept.clear()
-            shared = self.markets[key] = shared or MarketSections(renderer)
+            bars, seen = RENDERER_SECTIONS[renderer][0]
+            shared = self.markets[key] = shared or MarketSections(SectionCache(bars), SectionCache(seen))
             own = self.own[own_key] = own or OwnSections(deployment.agent.context, renderer)
         return shared, own
 
@@ -311,11 +311,11 @@ def _render_own_sections(
         if panel is trades:
             before_trades = len(found)
             continue
-        kept, seen = panel.kept, panel.look(situation)
+        kept, seen = panel.kept, panel.layout.look(situation)
         # Of most sections this is all there is to ask: their titles stay, and their caps too.
         drawn = kept.drawn if kept.seen is seen else panel.render(situation, seen=seen)
         found.append(drawn)
-        if drawn is not None and panel.shares:
+        if drawn is not None and panel.layout.shares:
             room -= drawn.tokens
     if trades is not None:
         found.insert(before_trades, trades.render(situation, room))

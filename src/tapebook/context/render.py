@@ -281,9 +281,9 @@ class SectionHeading(msgspec.Struct, frozen=True, gc=False):
     content: bytes
 
 
-def make_heading(title: str, shown: int = 0, dropped: int = 0) -> SectionHeading:
-    """The heading of a title, with how much was left out."""
-    text = f"## {title} ({shown} of {shown + dropped} shown)" if dropped else f"## {title}"
+def make_heading(title: str, shown: int = 0, total: int = 0) -> SectionHeading:
+    """The heading of a title, with how many of a total are shown, where that is to be said."""
+    text = f"## {title} ({shown} of {total} shown)" if total else f"## {title}"
     cost = count_shape_pieces(text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
     return SectionHeading(title, text, cost, b',"title":%b}' % encode_row(title))
 
@@ -342,11 +342,11 @@ def render_written(
     if tokens > room:
         total, newest_last = len(rows), layout.oldest_first
         # Counted as the heading looks when almost all is shown: the longest it can get.
-        left = room - line_cost(f"## {head.title} ({total} of {total} shown)")
+        left = room - make_heading(head.title, total, total).tokens
         count = count_fitting(reversed(costs) if newest_last else costs, left)
         shown = slice(total - count, None) if newest_last else slice(count)
         rows, lines, contents, dropped = rows[shown], lines[shown], contents[shown], total - count
-        head = make_heading(head.title, count, dropped)
+        head = make_heading(head.title, count, total)
         tokens = head.tokens + sum(costs[shown])
     text = "\n".join((head.text, *lines))
     opening = section_opening(layout.columns, layout.name, dropped)
@@ -367,37 +367,34 @@ class _CachedSection(msgspec.Struct, frozen=True, gc=False):
 _NOTHING_CACHED = _CachedSection(object(), make_heading(""), 0, (), None)
 
 
-class SectionCache(Generic[Source]):
+class SectionCache(msgspec.Struct, Generic[Source], eq=False):
     """One section of one viewer; several threads may share it, since what is kept is replaced at once.
 
+    Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
     Items whose lines are kept (`MOST_WRITTEN`) are added to and never changed: a line follows from its item alone.
     """
 
-    def __init__(self, layout: SectionLayout[Source, Any]) -> None:
-        self.look, self.shares, self._layout = layout.look, layout.shares, layout
-        self._head = make_heading(layout.title) if isinstance(layout.title, str) else None
-        self._title: Any = layout.title
-        # Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
-        self._make: Callable[[Any], Sequence[Any]] = layout.rows
-        if layout.by_item:
-            self._make = self._write_moved if layout.oldest_first else self._write_new
-        self._written: dict[Any, WrittenRow] = {}
-        self.kept = _NOTHING_CACHED
+    layout: SectionLayout[Source, Any]
+    kept: _CachedSection = _NOTHING_CACHED
+    _written: dict[Any, WrittenRow] = {}
 
     def render(self, source: Source, cap: int | None = None, *, seen: Any = None) -> RenderedSection | None:
         """The section within its cap, or within a smaller one; None when there is nothing to say.
 
         `seen` is what it looks at, from a caller that has looked already.
         """
-        kept, layout, head = self.kept, self._layout, self._head
-        seen = self.look(source) if seen is None else seen
+        kept, layout = self.kept, self.layout
+        seen = layout.look(source) if seen is None else seen
         room = layout.cap if cap is None or cap > layout.cap else cap
-        if head is None:
-            title = self._title(source)
-            head = kept.head if kept.head.title == title else make_heading(title)
+        title = layout.title if isinstance(layout.title, str) else layout.title(source)
+        head = kept.head if kept.head.title == title else make_heading(title)
         made, drawn = kept.made, kept.drawn
         if not (kept.seen is seen or kept.seen == seen):
-            made, drawn = self._make(seen), None
+            drawn = None
+            if not layout.by_item:
+                made = layout.rows(seen)
+            else:
+                made = self._write_moved(seen) if layout.oldest_first else self._write_new(seen)
         elif kept.head is head and kept.room == room:
             return drawn
         elif kept.room != room or kept.head.tokens != head.tokens or (drawn and drawn.section.dropped):
@@ -414,7 +411,7 @@ class SectionCache(Generic[Source]):
 
     def _write_moved(self, items: tuple[Any, ...]) -> list[WrittenRow]:
         """What is written for the items of a window; when it has moved on by one, the new one alone is written."""
-        kept, layout = self.kept, self._layout
+        kept, layout = self.kept, self.layout
         # One item is compared first: most windows that differ have not just moved.
         if items and len(kept.made) > 1 and kept.seen[1] == items[0] and kept.seen[1:] == items[:-1]:
             return [*kept.made[1:], *write_rows(layout, layout.rows(items[-1:]))]
@@ -425,7 +422,7 @@ class SectionCache(Generic[Source]):
         known = self._written if len(self._written) <= MOST_WRITTEN else {}
         new = tuple([item for item in items if item not in known])
         if new:
-            known.update(zip(new, write_rows(self._layout, self._layout.rows(new)), strict=True))
+            known.update(zip(new, write_rows(self.layout, self.layout.rows(new)), strict=True))
             self._written = known
         return [known[item] for item in items]
 

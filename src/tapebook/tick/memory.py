@@ -235,9 +235,9 @@ def _bar_features_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tu
 
 
 @lru_cache(maxsize=256)
-def _unscaled_regime_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tuple[Candle, ...], str | None]:
+def _unscaled_regime_cache(_symbol: str, _minutes: int, _count: int) -> RegimeClassifier:
     """What tags windows of one kind for packets of renderer 2."""
-    return LastCall(RegimeClassifier(scaled=False))
+    return RegimeClassifier(scaled=False)
 
 
 @lru_cache(maxsize=256)

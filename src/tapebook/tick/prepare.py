@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from tapebook.book.materializer import Account, Session, activity_of_session
+from tapebook.book.materializer import Account
 from tapebook.book.store import Book
 from tapebook.context import (
     CURRENT_VERSION,
@@ -57,7 +57,7 @@ from tapebook.log.store import StreamSetBack
 from tapebook.search.documents import Documents
 from tapebook.search.index import IndexFiles, decode_search_terms
 from tapebook.tape import features as tape_features
-from tapebook.tape.bars import FinishedBars, RegimeClassifier, finished_bars, regime_of
+from tapebook.tape.bars import FinishedBars, finished_bars, regime_of
 from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.registry import (
@@ -175,7 +175,6 @@ def read_market(
     memory: TickMemory | None = None,
 ) -> Market:
     """Bars, price and regime: what no decision does without."""
-    regime_of_bars = (memory or TickMemory()).last_call(RegimeClassifier, symbol, minutes, count)
     if version.complete_bars:
         seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
     else:
@@ -188,7 +187,7 @@ def read_market(
         mid=tape.last_price(symbol, view=view),
         unfinished=seen.unfinished,
         # A half-hour bar is the newest of six decisions in a row, and of many agents.
-        regime=regime_of_bars(seen.bars) if version.scaled_regimes else None,
+        regime=(memory or TickMemory()).regimes[symbol, minutes, count](seen.bars) if version.scaled_regimes else None,
     )
 
 
@@ -315,7 +314,10 @@ def read_lookback(
 def _with_history_features(tape: Tape, market: Market, *, view: View, memory: TickMemory) -> Market:
     """The market with what its bars and settled rates say; a profile of books that were stored stays."""
     derived = tape.history_features(market.symbol, view=view)
-    found = memory.last_call(_history_features_writer, market.symbol)(derived)
+    written = memory.history_features.get(market.symbol)
+    if written is None:
+        written = memory.history_features[market.symbol] = LastCall(_history_features_writer())
+    found = written(derived)
     if not found:
         return market
     if market.features:
@@ -596,10 +598,6 @@ def _read_memories(
     }
 
 
-def _activity_of_seen() -> Callable[[tuple[Session, dict[str, int]]], Activity]:
-    return lambda seen: activity_of_session(*seen)
-
-
 def account_activity(
     book: Book, tape: Tape, deployment: str, account: Account, *, view: View, memory: TickMemory
 ) -> Activity:
@@ -619,7 +617,7 @@ def account_activity(
     midnight = View(floor_to_step(view.as_of, DAY), view.watermark)
     marks = position_marks(tape, held, view=midnight) if held else {}
     # Most decisions are told the session that the one before was told.
-    return memory.last_call(_activity_of_seen)((session, marks))
+    return memory.activity((session, marks))
 
 
 _LearnedFacts = tuple[tuple[ExperienceRow, ...], LearnedTrust, AnalogFacts | None]
