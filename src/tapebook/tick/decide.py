@@ -255,7 +255,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
             marks[symbol] = seen.marks[symbol]
     working = book.working_orders(deployment.id, seq=seq)
     view = View(now) if tape_seq is None else View(now, tape_seq)
-    delisted = rooms.tape.delisting(slot.symbol, view=view)
+    delisted = rooms.tape.delistings.newest(slot.symbol, view=view)
     return Limits(
         caps=deployment.agent.caps,
         symbol=slot.symbol,
@@ -280,7 +280,7 @@ def limits_at_send(
     agent, halted = agent_now(book, deployment)
     portfolio = book.account(deployment.id, seq=seq).portfolio
     mid, marks = _newest_prices(tape, portfolio, order.symbol, now=now)
-    delisted = tape.delisting(order.symbol, view=View(now))
+    delisted = tape.delistings.newest(order.symbol, view=View(now))
     return Limits(
         caps=agent.caps,
         symbol=order.symbol,

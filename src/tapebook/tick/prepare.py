@@ -63,7 +63,7 @@ from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
     macro_rows,
-    prediction_rows,
+    prediction_subject,
     prediction_symbols,
 )
 from tapebook.tape.store import Tape
@@ -244,7 +244,7 @@ _PREDICTIONS_CHANNEL, _FLOWS_CHANNEL = "immediate_markets", "capital_flows"
 
 def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, view: View) -> tuple[Feature, ...]:
     """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
-    if not tape.has_channel(_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL):
+    if tape.feature_channels.isdisjoint((_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL)):
         return ()
     symbols = prediction_symbols(symbol, subscriptions.predictions)
     found = _prediction_features(tape, symbol, about="", view=view) if symbol in symbols else []
@@ -263,11 +263,12 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
 
 def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> list[Feature]:
     """The prediction markets of a symbol: their figures, and a line for each of the largest."""
-    row = prediction_rows(tape, symbol, view=view, channels=(_PREDICTIONS_CHANNEL,)).get(_PREDICTIONS_CHANNEL)
+    channel, subject = _PREDICTIONS_CHANNEL, prediction_subject(symbol)
+    row = tape.newest(channel, subject, view=view) if channel in tape.feature_channels else None
     if row is None:
         return []
+    figures = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
     # Without the list of markets: of titles only what `_prediction_line` leaves may reach a packet.
-    figures = dict(row.metrics)
     largest = figures.pop("top", ())[:_SHOWN_PREDICTIONS]
     found = [_feature(f"predictionMarkets{about}", row.bucket_ts, figures)]
     for number, each in enumerate(largest, 1):
