@@ -65,7 +65,7 @@ from tapebook.log import Draft
 from tapebook.settings.config import Config
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import moment_drafts
+from tapebook.tick.memory import moment_drafts, slot_mark
 from tapebook.tick.prepare import (
     OptionalReads,
     account_activity,
@@ -75,7 +75,6 @@ from tapebook.tick.prepare import (
     watermarks_now,
 )
 from tapebook.tick.quotes import TapeQuotes, position_marks
-from tapebook.tick.trust import slot_mark
 from tapebook.wiring import Rooms
 
 
@@ -410,7 +409,9 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
         body = _dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order)
         drafts.append(draft_event(limits.at, body))
     appended = rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
-    rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
+    # Nobody has voted in most decisions, and then no twin moves.
+    if run.votes:
+        rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
     if run.degraded_causes:
         log_causes(run.degraded_causes, deployment=run.deployment, symbol=run.symbol, run=run.run_id)
     return run

@@ -37,17 +37,15 @@ from tapebook.domain.agent import (
     OWN_SUBSCRIPTIONS,
     ContextProfile,
     Deployment,
-    ExperienceRow,
     LayerRow,
     Subscriptions,
 )
 from tapebook.domain.cache import LastCall
 from tapebook.domain.market import AssetContext, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.packet import AnalogFacts, Citation
-from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.packet import Citation
+from tapebook.domain.position import Position
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
-from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import QUOTES, short_line
 from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
@@ -69,15 +67,16 @@ from tapebook.tape.registry import (
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import (
+    NO_EXPERIENCE,
     ShownMemories,
     citations_for,
     curated_until,
     experience_for,
     layers_for,
     lessons_and_scale,
+    trade_cost_ppm,
 )
 from tapebook.tick.quotes import TapeQuotes, position_marks
-from tapebook.tick.trust import trade_cost_ppm, trust_for
 from tapebook.tick_memory import TickMemory
 from tapebook.wiring import Rooms
 
@@ -565,7 +564,7 @@ def _read_memories(
     learned, until = (seq, None) if ahead is None else (ahead.first_seq - 1, view.as_of)
     decided: Any = {"seq": seq, "version": version, "until": until}
     last, outcomes = read("last_decision", (None, ()), _last_decision, book, own, market.symbol, **decided)
-    portfolio, lessons, followed, learning = account.portfolio, None, NO_LESSONS_FOLLOWED, _NO_EXPERIENCE
+    portfolio, lessons, followed, learning = account.portfolio, None, NO_LESSONS_FOLLOWED, NO_EXPERIENCE
     layers, citations = tuple[LayerRow, ...](), tuple[Citation, ...]()
     terms: Any = {"seq": learned, "version": version}
     if "lessons" in on:
@@ -573,7 +572,7 @@ def _read_memories(
         parts = rooms.notes, rooms.experience
         lessons, followed = read("lessons", (None, followed), lessons_and_scale, *parts, deployment, **told)
     if "experience" in on:
-        learning = read("experience", learning, _experience_and_trust, rooms, deployment, market, portfolio, **terms)
+        learning = read("experience", learning, experience_for, rooms, deployment, market, **terms, portfolio=portfolio)
     if "horizons" in on:
         terms |= {"portfolio": portfolio, "as_of": view.as_of, "curated": watermarks.curated}
         layers = read("horizons", layers, layers_for, book, rooms.horizons, own, **terms)
@@ -619,28 +618,6 @@ def account_activity(
     marks = position_marks(tape, held, view=midnight) if held else {}
     # Most decisions are told the session that the one before was told.
     return memory.activity((session, marks))
-
-
-_LearnedFacts = tuple[tuple[ExperienceRow, ...], LearnedTrust, AnalogFacts | None]
-"""Rows of experience, the trust in members of an ensemble, and what followed similar moments."""
-_NO_EXPERIENCE: _LearnedFacts = ((), NO_TRUST, None)
-
-
-def _experience_and_trust(
-    rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
-) -> _LearnedFacts:
-    """What experience says, read whole or not at all: a replay leaves out all that a run names by one word."""
-    found = experience_for(
-        rooms.experience,
-        deployment,
-        market,
-        portfolio=portfolio,
-        seq=seq,
-        version=version,
-        default_engine=rooms.config.engine.default,
-    )
-    trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
-    return (*weights, *found.rows) if weights else found.rows, trust, found.analog
 
 
 def _last_decision(
