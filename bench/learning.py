@@ -101,15 +101,7 @@ def _ticked(rooms: Rooms, agent: Deployment, market: Market) -> Took:
 
     def work() -> None:
         outcomes_due(rooms.book, rooms.experience, agent.id, seq=seq)
-        experience_for(
-            rooms.experience,
-            agent,
-            market,
-            portfolio=nothing,
-            seq=seq,
-            version=CURRENT_VERSION,
-            engine=rooms.config.engine.default,
-        )
+        experience_for(rooms, agent, market, portfolio=nothing, seq=seq, version=CURRENT_VERSION)
 
     return _timed(work)
 

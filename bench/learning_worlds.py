@@ -36,7 +36,7 @@ from tapebook.domain.units import DAY, E8, MINUTE, parse_instant
 from tapebook.experience.twins import SymbolTwins, follower_bound_e9, twins_after, voted_targets, weights_e4
 from tapebook.history.importer import assumed_known_at
 from tapebook.tape.bars import RegimeClassifier
-from tapebook.tick.trust import runs_of
+from tapebook.tick.memory import runs_of
 from tapebook.wiring import Rooms
 
 START = parse_instant("2023-01-01T00:00:00Z")

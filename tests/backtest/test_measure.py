@@ -23,7 +23,7 @@ from tapebook.experience.records import PROVIDER
 from tapebook.experience.twins import weights_e4
 from tapebook.log import Event
 from tapebook.tape.view import GRACE_MS
-from tapebook.tick.trust import runs_of
+from tapebook.tick.memory import runs_of
 from tapebook.wiring import Rooms
 from tests.backtest.bars import make_home
 from tests.backtest.books import CHUNKS, END, PRICES, START, SYMBOLS, Played, Stage, prepare, stage

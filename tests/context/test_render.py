@@ -57,7 +57,7 @@ def numbered(count: int) -> Section:
 
 def test_heading_says_how_many_rows_are_shown() -> None:
     assert make_heading("Title").text == "## Title"
-    assert make_heading("Title", 8, 1).text == "## Title (8 of 9 shown)"
+    assert make_heading("Title", 8, 9).text == "## Title (8 of 9 shown)"
     assert make_heading("Title", 0, 3).text == "## Title (0 of 3 shown)"
 
 

@@ -22,8 +22,8 @@ from tapebook.experience.twins import TwinsBySymbol
 from tapebook.home import make_home
 from tapebook.tick.decide import Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
+from tapebook.tick.memory import runs_of
 from tapebook.tick.story import deploy_agent, tick
-from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 from tests.db.places import empty_postgres as empty_postgres
 from tests.db.places import shared_postgres as shared_postgres

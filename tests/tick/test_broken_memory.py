@@ -175,7 +175,7 @@ def test_everything_at_once_may_be_broken(full: Full, monkeypatch: pytest.Monkey
 def test_experience_is_in_a_packet_whole_or_not_at_all(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay leaves out what a run names, so nothing of it may be there."""
     with monkeypatch.context() as patch:
-        break_it(patch, full.rooms, "tapebook.tick.prepare.trust_for", ValueError("gone"))
+        break_it(patch, full.rooms, "tapebook.tick.memory.trust_for", ValueError("gone"))
         run = full.decide()
     assert run.degraded == ("experience",) and run.degraded_causes == ("experience: ValueError: gone",)
     assert full.replays(run) and rebuild_packet(full.rooms, run).section("experience") is None
@@ -186,7 +186,7 @@ PLACES += [
     f"tapebook.tick.learn.{name}" for name in ("outcomes_due", "layers_due", "promoted_notes_due", "run_reflection")
 ]
 PLACES += [
-    "tapebook.tick.prepare.trust_for",
+    "tapebook.tick.memory.trust_for",
     "rooms.notes.last_reflection",
     "tapebook.tick.decide.moment_drafts",
     "tapebook.tick.execute.lessons_for",

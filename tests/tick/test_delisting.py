@@ -67,11 +67,11 @@ def test_position_ends_at_the_settlement_price_over_the_wire(tmp_path: Path) -> 
         floor.say(agent, reply("open", "long", 200, limit_price=low, **LIMIT), symbol="DOGE")
         assert len(floor.working(agent)) == 1
         asyncio.run(play(floor, agent, until=GONE - STEP_MS))
-        assert floor.held(agent) and floor.rooms.tape.delisting("DOGE", view=View(floor.clock.now())) is None
+        assert floor.held(agent) and floor.rooms.tape.delistings.newest("DOGE", view=View(floor.clock.now())) is None
     # Another process goes on, which has never seen the perp listed.
     with opened(home) as floor:
         asyncio.run(play(floor, agent, until=GONE + 2 * MINUTE))
-        gone = floor.rooms.tape.delisting("DOGE", view=View(floor.clock.now()))
+        gone = floor.rooms.tape.delistings.newest("DOGE", view=View(floor.clock.now()))
         assert gone is not None and GONE <= gone.known_at <= GONE + MINUTE
         (closed,) = ended(floor, agent)
         assert (closed.exit_reason, closed.exit_run_id, closed.exit_tick_at) == ("delisted", None, gone.known_at)
@@ -79,7 +79,7 @@ def test_position_ends_at_the_settlement_price_over_the_wire(tmp_path: Path) -> 
         assert fills[-1] == (gone.settlement_e8, 0, None)
         assert floor.order(agent) == ("cancelled", "delisted") and floor.working(agent) == []
         # What was known before is known no differently now.
-        assert floor.rooms.tape.delisting("DOGE", view=View(gone.known_at - 1)) is None
+        assert floor.rooms.tape.delistings.newest("DOGE", view=View(gone.known_at - 1)) is None
         floor.later(3 * MINUTE)
         run = floor.say(agent, reply("open", "long", 100, symbol="DOGE"), symbol="DOGE")
         assert (run.status, run.verdicts[0].rule) == ("rejected", "R18_DELISTED")

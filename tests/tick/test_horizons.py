@@ -30,8 +30,7 @@ from tapebook.horizons import ContextLayer, ContextStore, Horizons, LayerCache, 
 from tapebook.horizons.aggregate import TradeExit
 from tapebook.horizons.rollup import rollup_values
 from tapebook.lab.replay import rebuild_packet, replay_runs
-from tapebook.tick.learn import learn_what_is_due
-from tapebook.tick.memory import BookDays
+from tapebook.tick.learn import BookDays, learn_what_is_due
 from tapebook.tick.prepare import gather_situation, watermarks_now
 from tapebook.tick.story import deploy_agent
 from tapebook.wiring import PastTerms, Rooms

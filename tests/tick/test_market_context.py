@@ -236,7 +236,7 @@ def test_without_such_sources_there_is_nothing_to_read(tmp_path: Path) -> None:
     rooms = Rooms(tmp_path / "plain", clock=VirtualClock(now + SECOND))
     found = asset_context_view(rooms.tape, "BTC", view=View(now), horizon="intraday", sources=ALL)
     assert found["predictionMarkets"] is None and found["macro"] is None and found["midPrice"] is not None
-    assert not rooms.tape.has_channel(polymarket.SOURCE.channels[0].name)
+    assert polymarket.SOURCE.channels[0].name not in rooms.tape.feature_channels
     rooms.close()
     # Once the settings name a source that says nothing, a doctor does.
     (tmp_path / "plain" / "tapebook.toml").write_text('sources = ["hyperliquid", "polymarket"]\n', "utf-8")

@@ -19,8 +19,8 @@ from tapebook.experience.memories import TwinMemory, twin_differences
 from tapebook.experience.twins import TwinsBySymbol
 from tapebook.lab.replay import replay_runs
 from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
+from tapebook.tick.memory import runs_of
 from tapebook.tick.story import tick
-from tapebook.tick.trust import runs_of
 from tests.db.places import sql
 from tests.desk.desks import Desk, desk, reply
 

@@ -25,10 +25,9 @@ from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft, Log
-from tapebook.tick.memory import moment_of, outcomes_due
+from tapebook.tick.memory import moment_of, outcomes_due, runs_of
 from tapebook.tick.prepare import gather_situation
 from tapebook.tick.story import deploy_agent
-from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 LONGEST_SOURCE = 80

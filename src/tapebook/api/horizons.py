@@ -30,7 +30,7 @@ from tapebook.log import Draft
 from tapebook.tape.price_features import bars_since, covered_ms, ended_bars, sum_of_squares
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import BookDays, TapeDays, rollup_terms
+from tapebook.tick.learn import BookDays, TapeDays, rollup_terms
 from tapebook.tick.quotes import TapeQuotes
 from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms

@@ -85,8 +85,8 @@ from tapebook.lessons import NO_LESSONS, note_bullets
 from tapebook.lessons.notes import Notes
 from tapebook.search.documents import Documents
 from tapebook.tape.view import GRACE_MS, View
+from tapebook.tick.memory import runs_of
 from tapebook.tick.quotes import TapeQuotes
-from tapebook.tick.trust import runs_of
 from tapebook.wiring import Rooms
 
 StartAndEndPrice = tuple[int | None, int | None]

@@ -12,7 +12,6 @@
 5. the figures that rules reckon with go along as typed facts (`decision_facts`), outside both hashes.
 """
 
-from collections.abc import Callable, Sequence
 from hashlib import sha256
 from math import isfinite
 from operator import attrgetter
@@ -220,40 +219,34 @@ class _CachedSection(msgspec.Struct, frozen=True, gc=False):
 _NOTHING_CACHED = _CachedSection(object(), make_heading(""), 0, (), None)
 
 
-class SectionCache(Generic[Source]):
-    """One section of one viewer, as it was rendered last.
+class SectionCache(msgspec.Struct, Generic[Source], eq=False):
+    """One section of one viewer; several threads may share it, since what is kept is replaced at once.
 
-    It is invalidated when what the section looks at, its title or its cap differs from the packet before. Rows are made
-    of nothing else, so what is cached is never out of date. Several threads may share it, since what is kept is
-    replaced at once. Items whose lines are kept (`MOST_WRITTEN`) are added to and never changed: a line follows from
-    its item alone.
+    Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
+    Items whose lines are kept (`MOST_WRITTEN`) are added to and never changed: a line follows from its item alone.
     """
 
-    def __init__(self, layout: SectionLayout[Source, Any]) -> None:
-        self.look, self.shares, self._layout = layout.look, layout.shares, layout
-        self._head = make_heading(layout.title) if isinstance(layout.title, str) else None
-        self._title: Any = layout.title
-        # Rows that are made one by one are kept one by one, with their lines; what is oldest first moves on by one.
-        self._make: Callable[[Any], Sequence[Any]] = layout.rows
-        if layout.by_item:
-            self._make = self._write_moved if layout.oldest_first else self._write_new
-        self._written: dict[Any, WrittenRow] = {}
-        self.kept = _NOTHING_CACHED
+    layout: SectionLayout[Source, Any]
+    kept: _CachedSection = _NOTHING_CACHED
+    _written: dict[Any, WrittenRow] = {}
 
     def render(self, source: Source, cap: int | None = None, *, seen: Any = None) -> RenderedSection | None:
         """The section within its cap, or within a smaller one; None when there is nothing to say.
 
         `seen` is what it looks at, from a caller that has looked already.
         """
-        kept, layout, head = self.kept, self._layout, self._head
-        seen = self.look(source) if seen is None else seen
+        kept, layout = self.kept, self.layout
+        seen = layout.look(source) if seen is None else seen
         room = layout.cap if cap is None or cap > layout.cap else cap
-        if head is None:
-            title = self._title(source)
-            head = kept.head if kept.head.title == title else make_heading(title)
+        title = layout.title if isinstance(layout.title, str) else layout.title(source)
+        head = kept.head if kept.head.title == title else make_heading(title)
         made, drawn = kept.made, kept.drawn
         if not (kept.seen is seen or kept.seen == seen):
-            made, drawn = self._make(seen), None
+            drawn = None
+            if not layout.by_item:
+                made = layout.rows(seen)
+            else:
+                made = self._write_moved(seen) if layout.oldest_first else self._write_new(seen)
         elif kept.head is head and kept.room == room:
             return drawn
         elif kept.room != room or kept.head.tokens != head.tokens or (drawn and drawn.section.dropped):
@@ -270,7 +263,7 @@ class SectionCache(Generic[Source]):
 
     def _write_moved(self, items: tuple[Any, ...]) -> list[WrittenRow]:
         """What is written for the items of a window; when it has moved on by one, the new one alone is written."""
-        kept, layout = self.kept, self._layout
+        kept, layout = self.kept, self.layout
         # One item is compared first: most windows that differ have not just moved.
         if items and len(kept.made) > 1 and kept.seen[1] == items[0] and kept.seen[1:] == items[:-1]:
             return [*kept.made[1:], *write_rows(layout, layout.rows(items[-1:]))]
@@ -281,7 +274,7 @@ class SectionCache(Generic[Source]):
         known = self._written if len(self._written) <= MOST_WRITTEN else {}
         new = tuple([item for item in items if item not in known])
         if new:
-            known.update(zip(new, write_rows(self._layout, self._layout.rows(new)), strict=True))
+            known.update(zip(new, write_rows(self.layout, self.layout.rows(new)), strict=True))
             self._written = known
         return [known[item] for item in items]
 
@@ -300,13 +293,12 @@ def _too_long_error(layout: SectionLayout[Any, Any], agent: str) -> BadInput:
     return BadInput(f"{what} and are never cut: shorten them and save the agent again")
 
 
-class MarketSections:
+class MarketSections(msgspec.Struct, eq=False):
     """What depends on the market alone, as it was for the market before: the sections, and the prices of the bars."""
 
-    def __init__(self, renderer: int) -> None:
-        bars, market = RENDERER_SECTIONS[renderer][0]
-        self.bars, self.market = SectionCache(bars), SectionCache(market)
-        self.bar_prices: tuple[tuple[Candle, ...], BarPrices] = ((), BarPrices())
+    bars: SectionCache[Market]
+    market: SectionCache[Market]
+    bar_prices: tuple[tuple[Candle, ...], BarPrices] = ((), BarPrices())
 
 
 _SystemInputs = tuple[AgentProfile, Lessons | None]
@@ -352,7 +344,8 @@ class PacketCaches:
             for kept in (self.markets, self.own):
                 if len(kept) >= self._most:
                     kept.clear()
-            shared = self.markets[key] = shared or MarketSections(renderer)
+            bars, seen = RENDERER_SECTIONS[renderer][0]
+            shared = self.markets[key] = shared or MarketSections(SectionCache(bars), SectionCache(seen))
             own = self.own[own_key] = own or OwnSections(deployment.agent.context, renderer)
         return shared, own
 
@@ -416,11 +409,11 @@ def _render_own_sections(
         if panel is trades:
             before_trades = len(found)
             continue
-        kept, seen = panel.kept, panel.look(situation)
+        kept, seen = panel.kept, panel.layout.look(situation)
         # Of most sections this is all there is to ask: their titles stay, and their caps too.
         drawn = kept.drawn if kept.seen is seen else panel.render(situation, seen=seen)
         found.append(drawn)
-        if drawn is not None and panel.shares:
+        if drawn is not None and panel.layout.shares:
             room -= drawn.tokens
     if trades is not None:
         found.insert(before_trades, trades.render(situation, room))

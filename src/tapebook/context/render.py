@@ -273,9 +273,9 @@ class SectionHeading(msgspec.Struct, frozen=True, gc=False):
     content: bytes
 
 
-def make_heading(title: str, shown: int = 0, dropped: int = 0) -> SectionHeading:
-    """The heading of a title, with how much was left out."""
-    text = f"## {title} ({shown} of {shown + dropped} shown)" if dropped else f"## {title}"
+def make_heading(title: str, shown: int = 0, total: int = 0) -> SectionHeading:
+    """The heading of a title, with how many of a total are shown, where that is to be said."""
+    text = f"## {title} ({shown} of {total} shown)" if total else f"## {title}"
     cost = count_shape_pieces(text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
     return SectionHeading(title, text, cost, b',"title":%b}' % encode_rows(title))
 
@@ -334,11 +334,11 @@ def render_written(
     if tokens > room:
         total, newest_last = len(rows), layout.oldest_first
         # Counted as the heading looks when almost all is shown: the longest it can get.
-        left = room - line_cost(f"## {head.title} ({total} of {total} shown)")
+        left = room - make_heading(head.title, total, total).tokens
         count = count_fitting(reversed(costs) if newest_last else costs, left)
         shown = slice(total - count, None) if newest_last else slice(count)
         rows, lines, dropped = rows[shown], lines[shown], total - count
-        head = make_heading(head.title, count, dropped)
+        head = make_heading(head.title, count, total)
         tokens = head.tokens + sum(costs[shown])
     text = "\n".join((head.text, *lines))
     content = section_opening(layout.columns, layout.name, dropped) + encode_rows(rows) + head.content

@@ -37,7 +37,7 @@ from tapebook.search.documents import Documents
 from tapebook.settings.config import Config
 from tapebook.tape.bars import decision_moment
 from tapebook.tick.decide import MarketCut, Slot
-from tapebook.tick.memory import owner_layers_due
+from tapebook.tick.learn import owner_layers_due
 from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import PastTerms, Rooms, open_backtest
 from tapebook.world.market import World

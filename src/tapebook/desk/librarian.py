@@ -25,7 +25,7 @@ from tapebook.horizons.layers import period_of
 from tapebook.library.sync import sync_documents
 from tapebook.log import Log, Stream
 from tapebook.settings.config import Config
-from tapebook.tick.memory import owner_layers_due
+from tapebook.tick.learn import owner_layers_due
 from tapebook.wiring import Rooms
 
 # Looked at in one step: half a second, and one file of a few hundred kilobytes.

@@ -22,7 +22,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import add, attrgetter
 from typing import Any
@@ -291,6 +291,9 @@ class _BarSums(msgspec.Struct, frozen=True, eq=False):
     squares: Sequence[float] = (0.0,)
 
 
+_NO_BARS = _BarSums()
+
+
 def _sum_bars(bars: tuple[Candle, ...], known: _BarSums, before: Candle | None = None) -> _BarSums:
     """The sums of some bars, of which those that `known` has too are not looked at again; `before` is the one before.
 
@@ -425,18 +428,18 @@ def cut_lookback(bars: RawBars) -> LookbackBars:
 _READ_AHEAD = 12
 
 
-class LookbackReader:
+class LookbackReader(msgspec.Struct, eq=False):
     """Reads the features of one symbol. A cache of what its last few bars gave; other bars are read.
 
     `cut` gives the bars to read from the newest ones; those it was given last give the same again.
     """
 
-    def __init__(self) -> None:
-        self.cut = LastCall(cut_lookback)
-        self._older = self._recent = _BarSums()
-        self._kept: deque[tuple[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None]] = deque(
-            maxlen=_READ_AHEAD
-        )
+    cut: LastCall[RawBars, LookbackBars] = msgspec.field(default_factory=partial(LastCall, cut_lookback))
+    _older: _BarSums = _NO_BARS
+    _recent: _BarSums = _NO_BARS
+    _kept: deque[tuple[LookbackBars, tuple[LookbackFeatures, FeatureVector] | None]] = msgspec.field(
+        default_factory=partial(deque, maxlen=_READ_AHEAD)
+    )
 
     def __call__(self, bars: LookbackBars) -> tuple[LookbackFeatures, FeatureVector] | None:
         """The features of some bars, and the price fields; None when no bar has a price."""

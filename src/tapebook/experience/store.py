@@ -111,7 +111,7 @@ class RecordsAsOf:
         self.fits: list[Fit | None] = []
         self.records_by_name: dict[RecordKey, Record] = {}
         self.regime_rows: dict[tuple[str, tuple[str, ...]], tuple[ExperienceRow, ...]] = {}
-        self.overall_rows: dict[tuple[tuple[str, ...], float], tuple[ExperienceRow, ...]] = {}
+        self.overall_rows: dict[tuple[tuple[str, ...], int], tuple[ExperienceRow, ...]] = {}
         self.recent: dict[tuple[int, int], RecentRecord] = {}
         self.rows_by_symbol: dict[str, tuple[RowsInputs, tuple[ExperienceRow, ...]]] = {}
         self.told_by_symbol: dict[str, tuple[RowsInputs, PacketExperience]] = {}
@@ -377,7 +377,17 @@ class Experience:
                 found = self._cached_similar(records, question, noted, seq=seq, settings=settings)
             rows = (*found.rows, *record_rows(recent.name, recent))
             if records.seq:
-                here, every = self._cached_rows(records, regime, providers, prior=settings.prior_trades)
+                # Those of a regime and those of all hold for every symbol until the next outcome is learned.
+                here = records.regime_rows.get((regime, providers))
+                if here is None:
+                    named = {(REGIME, regime): self._record_by_name(records, (REGIME, regime))}
+                    here = regime_rows(regime, providers, records.records | named)
+                    records.regime_rows[regime, providers] = here
+                rate = settings.learning_rate_e4
+                every = records.overall_rows.get((providers, rate))
+                if every is None:
+                    every = overall_rows(providers, records.records, prior=settings.prior_trades)
+                    records.overall_rows[providers, rate] = every
                 asset = record_rows(symbol, self._record_by_name(records, (ASSET, symbol)))
                 rows = (*found.rows, *here, *asset, *record_rows(recent.name, recent), *every)
             if kept is not None and kept[1].rows == rows:
@@ -385,19 +395,6 @@ class Experience:
                 rows = kept[1].rows
             kept = records.told_by_symbol[symbol] = asked, PacketExperience(rows, found.moves, found.analog)
         return kept[1]
-
-    def _cached_rows(
-        self, records: RecordsAsOf, regime: str, providers: tuple[str, ...], *, prior: float
-    ) -> tuple[tuple[ExperienceRow, ...], tuple[ExperienceRow, ...]]:
-        """The rows of a regime and those of all, which hold for every symbol until the next outcome is learned."""
-        here, every = records.regime_rows.get((regime, providers)), records.overall_rows.get((providers, prior))
-        if here is None:
-            named = (REGIME, regime)
-            known = records.records | {named: self._record_by_name(records, named)}
-            here = records.regime_rows[regime, providers] = regime_rows(regime, providers, known)
-        if every is None:
-            every = records.overall_rows[providers, prior] = overall_rows(providers, records.records, prior=prior)
-        return here, every
 
     def _cached_similar(
         self,

@@ -33,7 +33,7 @@ from tapebook.experience.records import (
 from tapebook.experience.store import Forgetting
 from tapebook.experience.twins import E9, SymbolTwins, weights_e4
 from tapebook.settings.config import Config
-from tapebook.tick.trust import runs_of
+from tapebook.tick.memory import runs_of
 from tapebook.wiring import Rooms
 
 Records = Mapping[RecordKey, Record]

@@ -294,20 +294,22 @@ def regime_of(bars: Sequence[Candle]) -> str | None:
     return RegimeClassifier()(tuple(bars))
 
 
-class RegimeClassifier:
+class RegimeClassifier(msgspec.Struct, eq=False):
     """The tags of windows of bars that move on: the returns of all but the newest bar are known from before.
 
-    A cache of the last window: another one is compared with it bar by bar. `scaled` is False for packets of
-    renderer 2, whose thresholds are those of five minutes whatever the bars are, and to whom a bad price is unknown.
+    A cache of the last window with its closes, its returns and its tag: another one is compared with it bar by bar.
+    `scaled` is False for packets of renderer 2, whose thresholds are those of five minutes whatever the bars are, and
+    to whom a bad price is unknown.
     """
 
-    def __init__(self, *, scaled: bool = True) -> None:
-        self._scaled = scaled
-        self._kept: tuple[tuple[Candle, ...], tuple[float, ...], tuple[float, ...]] = ((), (), ())
+    scaled: bool = True
+    _kept: tuple[tuple[Candle, ...], tuple[float, ...], tuple[float, ...], str | None] = ((), (), (), "unknown")
 
     def __call__(self, bars: tuple[Candle, ...]) -> str | None:
         """The tag of a window."""
-        before, closes, returns = self._kept
+        before, closes, returns, tag = self._kept
+        if bars is before or bars == before:
+            return tag
         if returns and bars and bars[-1].close_e8 > 0 and before[1:] == bars[:-1]:
             close = bars[-1].close_e8 / 1e8
             returns = (*returns[1:], math.log(close / closes[-1]))
@@ -319,17 +321,18 @@ class RegimeClassifier:
             closes, returns = tuple(prices), ()
             if min(closes, default=0) > 0:
                 returns = tuple(map(math.log, map(truediv, closes[1:], closes)))
-        self._kept = bars, closes, returns
-        if len(closes) < MIN_BARS:
-            return "unknown"
-        if not returns:
-            return None if self._scaled else "unknown"
-        if not self._scaled:
-            return _regime_tag(closes, returns, trend=_TREND, volatile=_VOLATILE)
-        length = bars[-1].granularity_sec
-        window_ms = bars[-1].bucket_ts + length * SECOND - bars[0].bucket_ts
-        trend, volatile = _TREND * math.sqrt(window_ms / _WINDOW_MS), _VOLATILE * math.sqrt(length / _BAR_SEC)
-        return _regime_tag(closes, returns, trend=trend, volatile=volatile)
+        tag, trend, volatile = "unknown", _TREND, _VOLATILE
+        if len(closes) >= MIN_BARS and returns:
+            if self.scaled:
+                length = bars[-1].granularity_sec
+                window_ms = bars[-1].bucket_ts + length * SECOND - bars[0].bucket_ts
+                trend, volatile = _TREND * math.sqrt(window_ms / _WINDOW_MS), _VOLATILE * math.sqrt(length / _BAR_SEC)
+            tag = _regime_tag(closes, returns, trend=trend, volatile=volatile)
+        elif len(closes) >= MIN_BARS and self.scaled:
+            # A bad price.
+            tag = None
+        self._kept = bars, closes, returns, tag
+        return tag
 
 
 def _regime_tag(closes: Sequence[float], returns: Sequence[float], *, trend: float, volatile: float) -> str:

@@ -44,11 +44,11 @@ from tapebook.tape.families import (
 )
 from tapebook.tape.history_features import HistoryDeriver, HistoryFeatures
 from tapebook.tape.quarantine import RefusedObservation
-from tapebook.tape.registry import Registry
+from tapebook.tape.registry import DelistingTable, Registry
 from tapebook.tape.retention import FetchObject
 from tapebook.tape.source import SourceAdapter
-from tapebook.tape.store import _NO_KINDS, _QUERIES, Tape
-from tapebook.tape.view import GRACE_MS, NO_WATERMARK, KnownDelisting, View
+from tapebook.tape.store import _NO_KINDS, Tape
+from tapebook.tape.view import GRACE_MS, NO_WATERMARK, View
 
 PAGE_ROWS = 8_000
 """Rows that are loaded ahead at once, if there is one in every bucket; some 3 MB of bars."""
@@ -289,17 +289,15 @@ class ForwardTape(Tape):
         self._head = (seq if watermark is None else min(seq, watermark), known_at)
         self._numbers = self._known_ids()
         self.registry = Registry(db, watermark=self._head[0])
+        self.delistings = DelistingTable(db, watermark=self._head[0])
         # Caches that nothing invalidates: what lies up to the commit this was opened at never changes.
         self._extents: dict[tuple[Family, int], tuple[int, int] | None] = {}
         self._tracks = _RowBuffers(self._new_buffer)
         self._lengths = [length for length in BAR_LENGTHS if self._extent(CANDLES, length)]
-        filled = [name for name, family in self._features.items() if self._extent(family, 0)]
-        self._filled_channels = frozenset(filled)
+        # None comes in while this tape is read.
+        self.feature_channels = frozenset(name for name, family in self._features.items() if self._extent(family, 0))
         self._tracks_of: dict[str, list[tuple[int, RowBuffer]]] = {}
         self._prices_alone: dict[str, bool] = {}
-        self._delistings: dict[str, list[tuple[int, int, int | None]]] = {}
-        for symbol, *columns in self._db.all(_QUERIES.delistings, watermark=self._head[0]):
-            self._delistings.setdefault(symbol, []).append((columns[0], columns[1], columns[2]))
         self._strips: dict[tuple[str, int, int], list[tuple[int, BarWindow]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
         self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -319,10 +317,6 @@ class ForwardTape(Tape):
     def symbols(self, *kinds: SubjectKind) -> list[str]:
         """Every symbol of some kinds, or of all, the tape had heard of when it was opened, in alphabetical order."""
         return sorted(symbol for symbol in self._numbers if not kinds or self._kinds[symbol] in kinds)
-
-    def has_channel(self, *channels: str) -> bool:
-        """Whether there are feature rows of any of these channels: none comes in while this tape is read."""
-        return not self._filled_channels.isdisjoint(channels)
 
     def commit(
         self,
@@ -446,12 +440,6 @@ class ForwardTape(Tape):
             found = not any(self._tracks[family, symbol, 0] for family in _FAMILIES_BESIDE_PRICES)
             self._prices_alone[symbol] = found
         return found
-
-    def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
-        """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
-        versions = self._delistings.get(symbol, ())
-        known = [each for each in versions if each[0] <= view.as_of and each[1] <= view.watermark] if versions else []
-        return KnownDelisting(known[-1][0], known[-1][2]) if known and known[-1][2] is not None else None
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """Features derived from bars and settled rates; those of one boundary are derived once."""

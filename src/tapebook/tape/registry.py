@@ -274,22 +274,29 @@ def _sql_literal(value: str | int) -> str:
 
 
 class DelistingTable:
-    """Which perps the exchange lists no more, and at what price it settled them, as of a moment and a commit."""
+    """Which perps the exchange lists no more, and at what price it settled them, as of a moment and a commit.
 
-    def __init__(self, db: Database) -> None:
+    `watermark` is the newest commit that is looked at.
+    """
+
+    def __init__(self, db: Database, *, watermark: int = NO_WATERMARK) -> None:
         self._db = db
-        # A cache of what is delisted as of a commit: decisions that are recorded together ask for each symbol.
-        self._as_of_commit: tuple[int, list[Row]] = (-1, [])
+        self._watermark = watermark
+        # A cache of what is delisted as of a commit, by symbol: decisions that are recorded together ask for each.
+        self._as_of_commit: tuple[int, dict[str, list[Row]]] = (-1, {})
 
     def newest(self, symbol: str, *, view: View) -> KnownDelisting | None:
-        """The settlement of a perp; None while it is listed, as far as is known."""
-        if view.watermark == NO_WATERMARK:
+        """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
+        reach = min(view.watermark, self._watermark)
+        if reach == NO_WATERMARK:
             row = self._db.one(_TAPE_QUERIES.delisting, symbol=symbol, as_of=view.as_of, watermark=NO_WATERMARK)
         else:
-            if self._as_of_commit[0] != view.watermark:
-                rows = self._db.all(_TAPE_QUERIES.delistings, watermark=view.watermark)
-                self._as_of_commit = view.watermark, rows
-            known = [row[1::2] for row in self._as_of_commit[1] if row[0] == symbol and row[1] <= view.as_of]
+            if self._as_of_commit[0] != reach:
+                versions = dict[str, list[Row]]()
+                for name, known_at, _, price_e8 in self._db.all(_TAPE_QUERIES.delistings, watermark=reach):
+                    versions.setdefault(name, []).append((known_at, price_e8))
+                self._as_of_commit = reach, versions
+            known = [each for each in self._as_of_commit[1].get(symbol, ()) if each[0] <= view.as_of]
             row = known[-1] if known else None
         return KnownDelisting(*row) if row and row[1] is not None else None
 
@@ -332,14 +339,12 @@ def prediction_subject(symbol: str) -> str:
     return f"polymarket/{symbol}"
 
 
-def prediction_rows(
-    tape: "Tape", symbol: str, *, view: View, channels: Sequence[str] = PREDICTION_CHANNELS
-) -> dict[str, SubjectRow]:
+def prediction_rows(tape: "Tape", symbol: str, *, view: View) -> dict[str, SubjectRow]:
     """The newest summaries of the prediction markets about an asset, by channel; none without such a source."""
     subject = prediction_subject(symbol)
     found = {}
-    for channel in channels:
-        row = tape.newest(channel, subject, view=view) if tape.has_channel(channel) else None
+    for channel in PREDICTION_CHANNELS:
+        row = tape.newest(channel, subject, view=view) if channel in tape.feature_channels else None
         if row is not None:
             found[channel] = SubjectRow(channel, subject, row.bucket_ts, _decode_values(row.metrics_json))
     return found
@@ -377,7 +382,7 @@ def macro_rows(
 ) -> list[SubjectRow]:
     """The newest rows of each channel and subject chosen for an asset, so many of each at most, newest first."""
     found: list[SubjectRow] = []
-    if not tape.has_channel(*channels):
+    if tape.feature_channels.isdisjoint(channels):
         return found
     for subject in macro_subjects(tape, symbol, view=view, chosen=chosen):
         for channel in channels:

@@ -58,7 +58,6 @@ from tapebook.tape.source import SourceAdapter, SourceProblem
 from tapebook.tape.view import (
     NO_WATERMARK,
     Channel,
-    KnownDelisting,
     RecordedGap,
     RecordedProblem,
     SetBack,
@@ -103,6 +102,8 @@ class Tape:
         # All tables of rows, those of sources behind the tape's own; those that hold feature rows by their name.
         self.families = (*ALL_FAMILIES, *(family for source in sources for family in source.families))
         self._features = {each.channel: each for each in self.families if each.fact is FeatureRow}
+        # The channels there can be feature rows of: a source that brings them is known.
+        self.feature_channels = frozenset(self._features)
         packages = (MIGRATIONS, *(source.migrations for source in sources if source.migrations))
         self._cold = ArchivedRows(db, fetch, packages=packages)
         # A cache of the numbers and kinds of symbols: numbers never change, and what is not found is read again.
@@ -114,7 +115,7 @@ class Tape:
         # A cache of the bars read last: a part is often read next, and a watermark that was reached sees no others.
         self._reached = 0
         self._newest_bars_read: tuple[object, int, int, list[Candle]] = (None, 0, 0, [])
-        self._delisting_table = DelistingTable(db)
+        self.delistings = DelistingTable(db)
         self._seals = SealWriter(db)
         self.registry = Registry(db)
         self.commits = 0
@@ -192,7 +193,7 @@ class Tape:
         )
         # Others were gone before anybody watched them.
         gone = [fact for fact in observations if type(fact) is Delisting and self._id(fact.symbol) is not None]
-        if delisted := sum(self._delisting_table.add(fact, place) for fact in gone):
+        if delisted := sum(self.delistings.add(fact, place) for fact in gone):
             self._seals.add_commit("tape_delistings", seq=place.seq)
         if listed := self.registry.write_records(
             [fact for fact in observations if type(fact) is RegistryRecord], place
@@ -391,10 +392,6 @@ class Tape:
         found: Fact | FeatureRow | None = self._newest(family, symbol, until=view.as_of, view=view)
         return found
 
-    def has_channel(self, *channels: str) -> bool:
-        """Whether feature rows of any of these channels can be on this tape: a source that brings them is known."""
-        return not self._features.keys().isdisjoint(channels)
-
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
         """The rate that was settled at one hour, as far as it was known."""
         found: list[FundingRate] = self._between(FUNDING, symbol, since=hour, until=hour, view=view)
@@ -502,10 +499,6 @@ class Tape:
     def has_prices_alone(self, symbol: str) -> bool:
         """Whether of a symbol no book, context or feature can be seen by anybody; a tape that grows cannot say so."""
         return False
-
-    def delisting(self, symbol: str, *, view: View) -> KnownDelisting | None:
-        """The settlement of a perp that the exchange does not list any more; None while it does, as far as is known."""
-        return self._delisting_table.newest(symbol, view=view)
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """The features of a symbol derived from its bars and settled rates alone."""

@@ -65,7 +65,7 @@ from tapebook.log import Draft
 from tapebook.settings.config import Config
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import moment_drafts
+from tapebook.tick.memory import moment_drafts, slot_mark
 from tapebook.tick.prepare import (
     OptionalReads,
     account_activity,
@@ -75,7 +75,6 @@ from tapebook.tick.prepare import (
     watermarks_now,
 )
 from tapebook.tick.quotes import TapeQuotes, position_marks
-from tapebook.tick.trust import slot_mark
 from tapebook.wiring import Rooms
 
 
@@ -255,7 +254,7 @@ def limits_now(rooms: Rooms, slot: Slot, *, before: Situation | None = None, tap
             marks[symbol] = seen.marks[symbol]
     working = book.working_orders(deployment.id, seq=seq)
     view = View(now) if tape_seq is None else View(now, tape_seq)
-    delisted = rooms.tape.delisting(slot.symbol, view=view)
+    delisted = rooms.tape.delistings.newest(slot.symbol, view=view)
     return Limits(
         caps=deployment.agent.caps,
         symbol=slot.symbol,
@@ -280,7 +279,7 @@ def limits_at_send(
     agent, halted = agent_now(book, deployment)
     portfolio = book.account(deployment.id, seq=seq).portfolio
     mid, marks = _newest_prices(tape, portfolio, order.symbol, now=now)
-    delisted = tape.delisting(order.symbol, view=View(now))
+    delisted = tape.delistings.newest(order.symbol, view=View(now))
     return Limits(
         caps=agent.caps,
         symbol=order.symbol,
@@ -410,7 +409,9 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
         body = _dry_run_event(order, limits) if agent.mode == "dry_run" else OrderIntended(order)
         drafts.append(draft_event(limits.at, body))
     appended = rooms.book.append(run.deployment, drafts + seen, expected_seq=limits.seq)
-    rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
+    # Nobody has voted in most decisions, and then no twin moves.
+    if run.votes:
+        rooms.experience.twins.add_run(run, after=limits.seq, seq=appended[-1].seq)
     if run.degraded_causes:
         log_causes(run.degraded_causes, deployment=run.deployment, symbol=run.symbol, run=run.run_id)
     return run

@@ -1,5 +1,8 @@
 """What an account learns between two decisions: outcomes, finished days and months, promoted notes, reflections.
 
+Days of the book and of the tape (`BookDays`, `TapeDays`) are rolled up into layers when they are over (`layers_due`,
+`owner_layers_due`), the twins of an ensemble's members are kept once a day (`twins_due`).
+
 All are functions of the log: what is due follows from the trades closed since the last time, so the next tick makes
 up for a process that was killed before it. Where the log knows that nothing was written since there was last
 nothing to learn, nothing is read again.
@@ -8,21 +11,26 @@ An error in one part stops neither the others nor the tick: it is tried again be
 decision before that records why (`OptionalReads`). Only what the book itself says of an append is raised.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import msgspec
 
 from tapebook.book.events import EVENT_KINDS, TradeClosed
+from tapebook.book.materializer import day_start
 from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment, Note
 from tapebook.domain.canonical import short_id
+from tapebook.domain.market import Candle
 from tapebook.domain.position import ClosedTrade
-from tapebook.domain.units import DAY
+from tapebook.domain.units import DAY, HOUR
 from tapebook.errors import Retry, Stop
 from tapebook.experience import Experience
 from tapebook.experience.events import draft_snapshot_taken
 from tapebook.experience.records import ChunkSnapshot, records_from_scratch, snapshot_of
+from tapebook.horizons import Aggregate, ChangedDay, Period, RollupTerms, exit_of, leaf_of, roll_up_finished_days
 from tapebook.horizons.layers import period_of
+from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import (
     Evidence,
     LaterCases,
@@ -47,11 +55,11 @@ from tapebook.lessons.notes import (
     draft_note_written,
 )
 from tapebook.log import Draft
+from tapebook.settings.config import Config
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import STEP_TRADES, cases_of, layers_due, outcomes_due, promoted_notes_due
+from tapebook.tick.memory import STEP_TRADES, cases_of, outcomes_due, promoted_notes_due, runs_of
 from tapebook.tick.prepare import LEARNING, OptionalReads, safe_causes
-from tapebook.tick.trust import twins_due
 from tapebook.wiring import Rooms
 
 MAX_TRADES_PER_NOTE = 200
@@ -123,6 +131,117 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
             else:
                 seq = head
     return bool(due)
+
+
+def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    """The event that keeps the twins of a deployment, once a day."""
+    if (deployment.agent.engine or rooms.config.engine.default) != "ensemble":
+        return []
+    runs = runs_of(rooms.book, rooms.log, deployment.id)
+    return rooms.experience.twins.draft_if_due(deployment.id, now=rooms.clock.now(), seq=seq, runs=runs)
+
+
+class BookDays:
+    """The days of a book: closed trades by the day of their exit, and what was posted to the ledger."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def heads(self, scope: str) -> dict[str, int]:
+        """A deployment, or with an empty scope all there are, each with its newest sequence number."""
+        names = [scope] if scope else [name for name, _ in self._book.deployments()]
+        return {name: self._book.head(name) for name in names}
+
+    def changed_days(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[ChangedDay]:
+        """The days on which a trade ended or something was posted that became known in between."""
+        found = []
+        for name, seq in until.items():
+            days = self._book.days_changed(name, after=after.get(name, 0), seq=seq)
+            found += [ChangedDay(name, first, day) for day, first in days]
+        return found
+
+    def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
+        """The leaf of a day, as far as it is known."""
+        exits, posted = [], []
+        for name, seq in until.items():
+            ended = self._book.trades_closed_between(name, since=day.start, until=day.end, seq=seq)
+            exits += [exit_of(each.trade, each.engine, each.confidence_e4) for each in ended]
+            posted.append(self._book.results_posted_between(name, since=day.start, until=day.end, seq=seq))
+        known = [amount for amount in posted if amount is not None]
+        return leaf_of(day, exits, ledger_usd_e6=sum(known) if known else None)
+
+
+class TapeDays:
+    """The days of some symbols on the tape, as far as they are known by a moment."""
+
+    def __init__(self, tape: Tape, symbols: Iterable[str], *, now: int) -> None:
+        self._tape = tape
+        self._symbols = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
+        self._now = now
+
+    def prices(self, day: Period) -> dict[str, PriceSpan]:
+        """The symbols with their prices on a day; without those nothing is known of."""
+        # What is told in the hour after it belongs to a day; later corrections leave it as it was rolled up.
+        view = View(min(self._now, day.end + HOUR - 1))
+        found = {symbol: prices_of_day(self._bars(symbol, day, view)) for symbol in self._symbols}
+        return {symbol: span for symbol, span in found.items() if span is not None}
+
+    def _bars(self, symbol: str, day: Period, view: View) -> list[Candle]:
+        for minutes, count in ((60, 24), (24 * 60, 1)):
+            bars = self._tape.bars(symbol, minutes=minutes, count=count, view=view)
+            if inside := [bar for bar in bars if bar.bucket_ts in day]:
+                return inside
+        return []
+
+
+def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
+    """The events of days that are over and are not in the layers yet.
+
+    One lookup where no trade of such a day ended since there was last nothing to do: those of today can wait.
+    """
+    scope, now = deployment.id, rooms.clock.now()
+    quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
+    if quiet is not None:
+        first = rooms.book.closed_count_since(scope, after=quiet, seq=seq)[1]
+        if first is None or first >= day_start(now):
+            return []
+    return roll_up_finished_days(
+        rooms.horizons,
+        BookDays(rooms.book),
+        scope,
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, deployment.agent.watchlist, now=now),
+    )
+
+
+def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
+    """Roll-ups of all agents together, whose layers are in the owner's stream, a step at a time; none when all is in.
+
+    No tick waits for that stream, so the librarian of a desk writes them.
+    """
+    now = rooms.clock.now()
+    return roll_up_finished_days(
+        rooms.horizons,
+        BookDays(rooms.book),
+        "",
+        seq=seq,
+        now=now,
+        terms=rollup_terms(rooms.config),
+        market=TapeDays(rooms.tape, watched_symbols(rooms.book), now=now),
+    )
+
+
+def watched_symbols(book: Book) -> list[str]:
+    """What the agents of a home watch, without what was removed."""
+    return [symbol for _, agent in book.agents() for symbol in agent.watchlist]
+
+
+def rollup_terms(config: Config) -> RollupTerms:
+    """The sectors of a home."""
+    own = dict(entry.rsplit("=", 1) for entry in config.horizons.sectors)
+    return RollupTerms(partial(sector_of, own=own))
 
 
 def _sum_up_months(

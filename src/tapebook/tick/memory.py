@@ -2,8 +2,9 @@
 
 - experience: what the packet is told (`experience_for`), the moment of a decision (`moment_drafts`), and what closed
   trades teach (`outcomes_due`);
-- horizons: the days of the book and of the tape (`BookDays`, `TapeDays`), the roll-ups of days that are over
-  (`layers_due`, `owner_layers_due`), and rows for the packet (`layers_for`);
+- the twins of an ensemble's members: a decision stores the price, the costs and the settings that value their votes
+  (`slot_mark`), and the next one is told the trust they have earned by then (`trust_for`);
+- horizons: rows for the packet (`layers_for`); `tick/learn.py` rolls days up;
 - lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
   every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
   owner's stream, and `promoted_notes_due` copies it to a deployment before its next decision, which reads its own
@@ -19,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from tapebook.archive import SpooledArchive
-from tapebook.book.materializer import day_start
+from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
 from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
 from tapebook.decision.engines.ensemble import MEMBERS
@@ -37,10 +38,12 @@ from tapebook.domain.agent import (
 )
 from tapebook.domain.cache import LastCall
 from tapebook.domain.market import AssetContext, Candle, Liquidity, SettledFunding
-from tapebook.domain.packet import Citation
+from tapebook.domain.packet import AnalogFacts, Citation
 from tapebook.domain.position import ClosedTrade, Portfolio, Position
+from tapebook.domain.run import DecisionRun, SlotMark
+from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import sanitise_lines
-from tapebook.domain.units import E12, HOUR
+from tapebook.domain.units import E12
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
     HALF_HOUR,
@@ -55,65 +58,58 @@ from tapebook.experience import (
     feature_vector_of,
     market_features_at,
 )
-from tapebook.experience.records import UNKNOWN_REGIME, Outcome
+from tapebook.experience.memories import ReadRuns
+from tapebook.experience.records import PPM_PER_BP, UNKNOWN_REGIME, Outcome, believed_rates_e4
+from tapebook.experience.rows import FEWEST_CALIBRATED
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
 from tapebook.horizons import (
-    Aggregate,
-    ChangedDay,
     HeldNow,
     LayerCache,
-    Period,
-    RollupTerms,
-    exit_of,
-    leaf_of,
-    roll_up_finished_days,
 )
-from tapebook.horizons.markets import MAX_SYMBOLS, PriceSpan, prices_of_day, sector_of
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import Notes, draft_note_promoted
 from tapebook.lessons.trials import follow_lessons
 from tapebook.library.document_texts import trade_path
 from tapebook.library.search import index_as_of
-from tapebook.log import Draft
+from tapebook.log import Draft, Log, Stream
 from tapebook.search import GLOBAL_SCOPE
 from tapebook.search.documents import Documents
 from tapebook.search.index import RULES, IndexFiles, decode_search_terms
 from tapebook.search.text import ShownTexts
-from tapebook.settings.config import Config, PaperSettings
+from tapebook.settings.config import PaperSettings
 from tapebook.settings.profiles import SKILL_NAME
 from tapebook.tape.bars import RegimeClassifier
-from tapebook.tape.store import Tape
-from tapebook.tape.view import View
 from tapebook.wiring import Rooms
 
 STEP_TRADES = 2_000
 """How many trades are learned from at once: about a second, so that leases are kept alive in between."""
 
-_PPM_PER_BP = 100
+_RUN_KINDS = frozenset((EVENT_KINDS[RunDecided],))
 
 # Packets of renderer 4 and before speak of the ensemble of their time.
 _MEMBERS_BEFORE_ANALOG = ("trend", "reversion", "breakout", "carry")
+
+LearnedFacts = tuple[tuple[ExperienceRow, ...], LearnedTrust, AnalogFacts | None]
+"""Rows of experience, the trust in members of an ensemble, and what followed similar moments."""
+NO_EXPERIENCE: LearnedFacts = ((), NO_TRUST, None)
 
 _VectorInputs = tuple[tuple[Candle, ...], AssetContext | SettledFunding | None, Liquidity | None, int]
 """What a reading comes from beside what is held: bars, funding, book, and the half hour."""
 
 
 def experience_for(
-    experience: Experience,
-    deployment: Deployment,
-    market: Market,
-    *,
-    portfolio: Portfolio,
-    seq: int,
-    version: PacketVersion,
-    engine: str,
-) -> PacketExperience:
-    """What experience says of a situation as of a sequence number, to an agent with this engine."""
-    settings = deployment.agent.experience
+    rooms: Rooms, deployment: Deployment, market: Market, *, portfolio: Portfolio, seq: int, version: PacketVersion
+) -> LearnedFacts:
+    """What experience says of a situation as of a sequence number.
+
+    It is read whole or not at all: a replay leaves out all that a run names by one word.
+    """
+    agent, experience = deployment.agent, rooms.experience
+    settings = agent.experience
     if not settings.enabled:
-        return PacketExperience()
+        return NO_EXPERIENCE
     records = experience.records_as_of(deployment.id, seq=seq)
     # Bars that could not be classified are asked about like trades without a tag.
     regime = (market.regime if version.scaled_regimes else market_regime(market, version=version)) or UNKNOWN_REGIME
@@ -121,16 +117,20 @@ def experience_for(
     held = 0 if position is None else 1 if position.size_e8 > 0 else -1
     # Who is to be trusted or not: the members of an ensemble, or the engine itself.
     usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
-    providers = (deployment.agent.members or usual) if engine == "ensemble" else (engine,)
+    engine = agent.engine or rooms.config.engine.default
+    providers = (agent.members or usual) if engine == "ensemble" else (engine,)
     if version.lookbacks:
         seen = moment_of(experience, market)
         vector = None if seen is None else seen.vector
         question = ExperienceQuery(market.as_of, market.symbol, regime, providers, vector, held)
-        return experience.rows_for_packet(records, question, seq=seq, settings=settings)
-    question = ExperienceQuery(market.as_of, market.symbol, regime, providers)
-    return PacketExperience(
-        _old_experience_rows(experience, records, question, market=market, settings=settings, held=held)
-    )
+        found = experience.rows_for_packet(records, question, seq=seq, settings=settings)
+    else:
+        question = ExperienceQuery(market.as_of, market.symbol, regime, providers)
+        found = PacketExperience(
+            _old_experience_rows(experience, records, question, market=market, settings=settings, held=held)
+        )
+    trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
+    return (*weights, *found.rows) if weights else found.rows, trust, found.analog
 
 
 def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
@@ -150,12 +150,65 @@ def moment_drafts(
     drafts, deployment, symbol = list[Draft](), situation.deployment.id, situation.market.symbol
     if not experience.moments.is_noted(deployment, symbol, seen.features.at):
         # Stored with the note: settings may change, and what a packet was told may not.
-        costs = round(_PPM_PER_BP * (2 * paper.taker_fee_bps + 2 * paper.impact_bps + paper.spread_bps))
+        costs = round(PPM_PER_BP * (2 * paper.taker_fee_bps + 2 * paper.impact_bps + paper.spread_bps))
         drafts = experience.moments.note(deployment, symbol, seen, costs_ppm=costs, seq=seq)
     if opens:
         conditions = seen.conditions
         drafts.append(draft_moment_seen(run_id, symbol, seen.vector, conditions=conditions, at=situation.as_of))
     return drafts
+
+
+def slot_mark(market: Market, settings: ExperienceSettings, *, cost_ppm: int) -> SlotMark | None:
+    """What a decision values the twins of its members by; None without a price."""
+    if market.mid is None or market.mid.price_e8 <= 0:
+        return None
+    funding = market.context.funding_e12 if market.context else 0
+    if market.context is None and market.settled is not None:
+        funding = market.settled.rate_e12 // market.settled.interval_hours
+    return SlotMark(
+        market.mid.price_e8,
+        cost_ppm,
+        funding,
+        market.regime or UNKNOWN_REGIME,
+        settings.learning_rate_e4,
+        settings.context_window,
+        settings.max_memory_size,
+    )
+
+
+def trust_for(
+    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
+) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
+    """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
+    agent = deployment.agent
+    settings, engine = agent.experience, agent.engine or rooms.config.engine.default
+    if engine != "ensemble" or not (version.paper_twins and settings.enabled and market.mid):
+        return NO_TRUST, ()
+    memory = rooms.experience.twins
+    known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms.book, rooms.log, deployment.id)).get(market.symbol)
+    # What the next trade will cost is no part of what was earned, and the home's settings may change.
+    mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
+    if known is None or mark is None or market.as_of < known.at:
+        return NO_TRUST, ()
+    twins, weights = memory.cache.mark(known, market.as_of, mark)
+    believed: tuple[int, ...] = ()
+    if settings.calibrated_sizing is True:
+        records = rooms.experience.records_as_of(deployment.id, seq=seq).records
+        believed = believed_rates_e4(records, prior=settings.prior_trades, fewest=FEWEST_CALIBRATED)
+    return LearnedTrust(weights, twins.missed_e9, believed), memory.cache.rows(weights)
+
+
+def runs_of(book: Book, log: Log, deployment: str) -> ReadRuns:
+    """What reads the decisions of a deployment between two sequence numbers."""
+    return partial(_runs_between, log, book.stream(deployment))
+
+
+def _runs_between(log: Log, stream: Stream, after: int, until: int) -> list[DecisionRun]:
+    newest = log.last_change_seq(stream, _RUN_KINDS, seq=until)
+    if newest is not None and newest <= after:
+        return []
+    events = log.events(stream, after=after, until=until)
+    return [event_body(event, RunDecided).run for event in events if event.kind in _RUN_KINDS]
 
 
 def _old_experience_rows(
@@ -234,9 +287,9 @@ def _bar_features_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tu
 
 
 @lru_cache(maxsize=256)
-def _unscaled_regime_cache(_symbol: str, _minutes: int, _count: int) -> LastCall[tuple[Candle, ...], str | None]:
+def _unscaled_regime_cache(_symbol: str, _minutes: int, _count: int) -> RegimeClassifier:
     """What tags windows of one kind for packets of renderer 2."""
-    return LastCall(RegimeClassifier(scaled=False))
+    return RegimeClassifier(scaled=False)
 
 
 @lru_cache(maxsize=256)
@@ -253,109 +306,6 @@ def _feature_vector_cache(
         )
 
     return LastCall(read)
-
-
-class BookDays:
-    """The days of a book: closed trades by the day of their exit, and what was posted to the ledger."""
-
-    def __init__(self, book: Book) -> None:
-        self._book = book
-
-    def heads(self, scope: str) -> dict[str, int]:
-        """A deployment, or with an empty scope all there are, each with its newest sequence number."""
-        names = [scope] if scope else [name for name, _ in self._book.deployments()]
-        return {name: self._book.head(name) for name in names}
-
-    def changed_days(self, scope: str, *, after: Mapping[str, int], until: Mapping[str, int]) -> list[ChangedDay]:
-        """The days on which a trade ended or something was posted that became known in between."""
-        found = []
-        for name, seq in until.items():
-            days = self._book.days_changed(name, after=after.get(name, 0), seq=seq)
-            found += [ChangedDay(name, first, day) for day, first in days]
-        return found
-
-    def leaf(self, scope: str, day: Period, *, until: Mapping[str, int]) -> Aggregate:
-        """The leaf of a day, as far as it is known."""
-        exits, posted = [], []
-        for name, seq in until.items():
-            ended = self._book.trades_closed_between(name, since=day.start, until=day.end, seq=seq)
-            exits += [exit_of(each.trade, each.engine, each.confidence_e4) for each in ended]
-            posted.append(self._book.results_posted_between(name, since=day.start, until=day.end, seq=seq))
-        known = [amount for amount in posted if amount is not None]
-        return leaf_of(day, exits, ledger_usd_e6=sum(known) if known else None)
-
-
-class TapeDays:
-    """The days of some symbols on the tape, as far as they are known by a moment."""
-
-    def __init__(self, tape: Tape, symbols: Iterable[str], *, now: int) -> None:
-        self._tape = tape
-        self._symbols = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
-        self._now = now
-
-    def prices(self, day: Period) -> dict[str, PriceSpan]:
-        """The symbols with their prices on a day; without those nothing is known of."""
-        # What is told in the hour after it belongs to a day; later corrections leave it as it was rolled up.
-        view = View(min(self._now, day.end + HOUR - 1))
-        found = {symbol: prices_of_day(self._bars(symbol, day, view)) for symbol in self._symbols}
-        return {symbol: span for symbol, span in found.items() if span is not None}
-
-    def _bars(self, symbol: str, day: Period, view: View) -> list[Candle]:
-        for minutes, count in ((60, 24), (24 * 60, 1)):
-            bars = self._tape.bars(symbol, minutes=minutes, count=count, view=view)
-            if inside := [bar for bar in bars if bar.bucket_ts in day]:
-                return inside
-        return []
-
-
-def layers_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
-    """The events of days that are over and are not in the layers yet.
-
-    One lookup where no trade of such a day ended since there was last nothing to do: those of today can wait.
-    """
-    scope, now = deployment.id, rooms.clock.now()
-    quiet = rooms.horizons.nothing_to_roll_up_at(scope, now=now)
-    if quiet is not None:
-        first = rooms.book.closed_count_since(scope, after=quiet, seq=seq)[1]
-        if first is None or first >= day_start(now):
-            return []
-    return roll_up_finished_days(
-        rooms.horizons,
-        BookDays(rooms.book),
-        scope,
-        seq=seq,
-        now=now,
-        terms=rollup_terms(rooms.config),
-        market=TapeDays(rooms.tape, deployment.agent.watchlist, now=now),
-    )
-
-
-def owner_layers_due(rooms: Rooms, *, seq: int) -> list[Draft]:
-    """Roll-ups of all agents together, whose layers are in the owner's stream, a step at a time; none when all is in.
-
-    No tick waits for that stream, so the librarian of a desk writes them.
-    """
-    now = rooms.clock.now()
-    return roll_up_finished_days(
-        rooms.horizons,
-        BookDays(rooms.book),
-        "",
-        seq=seq,
-        now=now,
-        terms=rollup_terms(rooms.config),
-        market=TapeDays(rooms.tape, watched_symbols(rooms.book), now=now),
-    )
-
-
-def watched_symbols(book: Book) -> list[str]:
-    """What the agents of a home watch, without what was removed."""
-    return [symbol for _, agent in book.agents() for symbol in agent.watchlist]
-
-
-def rollup_terms(config: Config) -> RollupTerms:
-    """The sectors of a home."""
-    own = dict(entry.rsplit("=", 1) for entry in config.horizons.sectors)
-    return RollupTerms(partial(sector_of, own=own))
 
 
 def layers_for(

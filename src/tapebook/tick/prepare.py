@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from tapebook.book.materializer import Account, Session, activity_of_session
+from tapebook.book.materializer import Account
 from tapebook.book.store import Book
 from tapebook.context import (
     CURRENT_VERSION,
@@ -37,17 +37,15 @@ from tapebook.domain.agent import (
     OWN_SUBSCRIPTIONS,
     ContextProfile,
     Deployment,
-    ExperienceRow,
     LayerRow,
     Subscriptions,
 )
 from tapebook.domain.cache import LastCall
 from tapebook.domain.market import AssetContext, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
-from tapebook.domain.packet import AnalogFacts, Citation
-from tapebook.domain.position import Portfolio, Position
+from tapebook.domain.packet import Citation
+from tapebook.domain.position import Position
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
-from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import short_line
 from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
@@ -58,18 +56,19 @@ from tapebook.search.documents import Documents
 from tapebook.search.index import IndexFiles, decode_search_terms
 from tapebook.settings.config import PaperSettings
 from tapebook.tape import features as tape_features
-from tapebook.tape.bars import FinishedBars, RegimeClassifier, finished_bars, regime_of
+from tapebook.tape.bars import FinishedBars, finished_bars, regime_of
 from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
 from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
     macro_rows,
-    prediction_rows,
+    prediction_subject,
     prediction_symbols,
 )
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
 from tapebook.tick.memory import (
+    NO_EXPERIENCE,
     ShownMemories,
     citations_for,
     curated_until,
@@ -78,7 +77,6 @@ from tapebook.tick.memory import (
     lessons_and_scale,
 )
 from tapebook.tick.quotes import TapeQuotes, position_marks
-from tapebook.tick.trust import runs_of, trust_for
 from tapebook.tick_memory import TickMemory
 from tapebook.wiring import Rooms
 
@@ -177,7 +175,6 @@ def read_market(
     memory: TickMemory | None = None,
 ) -> Market:
     """Bars, price and regime: what no decision does without."""
-    regime_of_bars = (memory or TickMemory()).last_call(RegimeClassifier, symbol, minutes, count)
     if version.complete_bars:
         seen = finished_bars(tape, symbol, minutes=minutes, count=count, view=view)
     else:
@@ -190,7 +187,7 @@ def read_market(
         mid=tape.last_price(symbol, view=view),
         unfinished=seen.unfinished,
         # A half-hour bar is the newest of six decisions in a row, and of many agents.
-        regime=regime_of_bars(seen.bars) if version.scaled_regimes else None,
+        regime=(memory or TickMemory()).regimes[symbol, minutes, count](seen.bars) if version.scaled_regimes else None,
     )
 
 
@@ -244,7 +241,7 @@ _PREDICTIONS_CHANNEL, _FLOWS_CHANNEL = "immediate_markets", "capital_flows"
 
 def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, view: View) -> tuple[Feature, ...]:
     """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
-    if not tape.has_channel(_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL):
+    if tape.feature_channels.isdisjoint((_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL)):
         return ()
     symbols = prediction_symbols(symbol, subscriptions.predictions)
     found = _prediction_features(tape, symbol, about="", view=view) if symbol in symbols else []
@@ -263,10 +260,11 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
 
 def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> list[Feature]:
     """The prediction markets of a symbol: their figures, and those of each of the largest."""
-    row = prediction_rows(tape, symbol, view=view, channels=(_PREDICTIONS_CHANNEL,)).get(_PREDICTIONS_CHANNEL)
+    channel, subject = _PREDICTIONS_CHANNEL, prediction_subject(symbol)
+    row = tape.newest(channel, subject, view=view) if channel in tape.feature_channels else None
     if row is None:
         return []
-    figures = dict(row.metrics)
+    figures = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
     largest = figures.pop("top", ())
     found = [_feature(f"predictionMarkets{about}", row.bucket_ts, figures)]
     for name, each in zip(PREDICTION_MARKETS, largest, strict=False):
@@ -302,7 +300,10 @@ def read_lookback(
 def _with_history_features(tape: Tape, market: Market, *, view: View, memory: TickMemory) -> Market:
     """The market with what its bars and settled rates say; a profile of books that were stored stays."""
     derived = tape.history_features(market.symbol, view=view)
-    found = memory.last_call(_history_features_writer, market.symbol)(derived)
+    written = memory.history_features.get(market.symbol)
+    if written is None:
+        written = memory.history_features[market.symbol] = LastCall(_history_features_writer())
+    found = written(derived)
     if not found:
         return market
     if market.features:
@@ -556,7 +557,7 @@ def _read_memories(
     learned, until = (seq, None) if ahead is None else (ahead.first_seq - 1, view.as_of)
     decided: Any = {"seq": seq, "version": version, "until": until}
     last, outcomes = read("last_decision", (None, ()), _last_decision, book, own, market.symbol, **decided)
-    portfolio, lessons, followed, learning = account.portfolio, None, NO_LESSONS_FOLLOWED, _NO_EXPERIENCE
+    portfolio, lessons, followed, learning = account.portfolio, None, NO_LESSONS_FOLLOWED, NO_EXPERIENCE
     layers, citations = tuple[LayerRow, ...](), tuple[Citation, ...]()
     terms: Any = {"seq": learned, "version": version}
     if "lessons" in on:
@@ -564,7 +565,7 @@ def _read_memories(
         parts = rooms.notes, rooms.experience
         lessons, followed = read("lessons", (None, followed), lessons_and_scale, *parts, deployment, **told)
     if "experience" in on:
-        learning = read("experience", learning, _experience_and_trust, rooms, deployment, market, portfolio, **terms)
+        learning = read("experience", learning, experience_for, rooms, deployment, market, **terms, portfolio=portfolio)
     if "horizons" in on:
         terms |= {"portfolio": portfolio, "as_of": view.as_of, "curated": watermarks.curated}
         layers = read("horizons", layers, layers_for, book, rooms.horizons, own, **terms)
@@ -590,10 +591,6 @@ def _read_memories(
     }
 
 
-def _activity_of_seen() -> Callable[[tuple[Session, dict[str, int]]], Activity]:
-    return lambda seen: activity_of_session(*seen)
-
-
 def account_activity(
     book: Book, tape: Tape, deployment: str, account: Account, *, view: View, memory: TickMemory
 ) -> Activity:
@@ -613,26 +610,7 @@ def account_activity(
     midnight = View(floor_to_step(view.as_of, DAY), view.watermark)
     marks = position_marks(tape, held, view=midnight) if held else {}
     # Most decisions are told the session that the one before was told.
-    return memory.last_call(_activity_of_seen)((session, marks))
-
-
-_LearnedFacts = tuple[tuple[ExperienceRow, ...], LearnedTrust, AnalogFacts | None]
-"""Rows of experience, the trust in members of an ensemble, and what followed similar moments."""
-_NO_EXPERIENCE: _LearnedFacts = ((), NO_TRUST, None)
-
-
-def _experience_and_trust(
-    rooms: Rooms, deployment: Deployment, market: Market, portfolio: Portfolio, *, seq: int, version: PacketVersion
-) -> _LearnedFacts:
-    """What experience says, read whole or not at all: a replay leaves out all that a run names by one word."""
-    engine = deployment.agent.engine or rooms.config.engine.default
-    told: Any = {"seq": seq, "version": version}
-    found = experience_for(rooms.experience, deployment, market, portfolio=portfolio, engine=engine, **told)
-    if engine != "ensemble":
-        return found.rows, NO_TRUST, found.analog
-    runs = runs_of(rooms.book, rooms.log, deployment.id)
-    trust, weights = trust_for(rooms.experience, deployment, market, runs=runs, **told)
-    return (*weights, *found.rows) if weights else found.rows, trust, found.analog
+    return memory.activity((session, marks))
 
 
 def _last_decision(

@@ -112,7 +112,7 @@ class TapeQuotes(msgspec.Struct, eq=False):
 
     def settlement(self, symbol: str) -> Settlement | None:
         """How a delisted symbol ended: from the moment that was known, for nobody could act on it before."""
-        found = self.tape.delisting(symbol, view=self.view)
+        found = self.tape.delistings.newest(symbol, view=self.view)
         return None if found is None else Settlement(found.known_at, found.settlement_e8)
 
     def listing(self, symbol: str, *, at: int) -> MarketListing:
