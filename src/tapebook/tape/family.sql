@@ -37,7 +37,7 @@ SELECT (
 -- A symbol's rows from one moment to another, every revision known, each with whether rows of these chunks have left for
 -- the archive. The chunks there are get stepped through, so the cost follows the length of the stretch and not the number
 -- of symbols, and rows come as they lie there, so that nothing is sorted. Mostly no clock has gone back, which is asked
--- once, not for every row.
+-- once, not for every row. PostgreSQL looks at no other chunk only where the range of chunks is said once more.
 WITH RECURSIVE chunks (number) AS (
     SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk
     UNION ALL
@@ -47,8 +47,8 @@ WITH RECURSIVE chunks (number) AS (
 SELECT {fields}, EXISTS (
     SELECT 1 FROM tape_archived WHERE table_name = '{table}' AND tape_archived.granularity_sec = :granularity_sec
         AND tape_archived.chunk >= :first_chunk AND tape_archived.chunk <= :last_chunk) FROM {table}
-WHERE {granularity}chunk IN (SELECT number FROM chunks) AND symbol_id = :symbol_id
-    AND bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+WHERE {granularity}chunk IN (SELECT number FROM chunks) AND chunk >= :first_chunk AND chunk <= :last_chunk
+    AND symbol_id = :symbol_id AND bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
     AND (NOT EXISTS (SELECT 1 FROM tape_set_backs) OR NOT EXISTS (
         SELECT 1 FROM tape_set_backs backs
         WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at))
