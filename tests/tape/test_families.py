@@ -1,11 +1,15 @@
 """Chunks: every row lies in the chunk its bucket says, and rows of the time when chunks were longer are still found."""
 
+from contextlib import closing
+from operator import itemgetter
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tapebook.clock import VirtualClock
-from tapebook.db import Database, Row
+from tapebook.db import Database, Row, connect, migrate
 from tapebook.db.database import _migration_files
 from tapebook.domain.market import Candle, Mid, Observation
 from tapebook.domain.units import HOUR, MINUTE
@@ -47,8 +51,19 @@ def test_rows_of_a_frame_and_of_many_moments_stand_in_the_order_of_their_key(dat
     places = st.tuples(st.just(1), st.integers(1, 9), *[st.integers(1, moments)] * family.key_width)
     rows = [(*place, number) for number, place in enumerate(data.draw(st.lists(places, max_size=30)))]
     expected = sorted(rows, key=lambda row: row[: 2 + family.key_width])
-    family.sort_rows(rows)
+    shared = family.sort_rows(rows)
     assert rows == expected, "of equal keys the first stays first"
+    for name in shared:
+        assert len(set(map(itemgetter(family.queries.add.params.index(name)), rows))) == 1, name
+
+
+@pytest.mark.parametrize("family", ALL_FAMILIES, ids=lambda family: family.channel)
+def test_rows_are_read_as_they_lie(family: Family) -> None:
+    with closing(connect(":memory:")) as db:
+        migrate(db, (MIGRATIONS,))
+        for query in (family.queries.newest, family.queries.between):
+            plan = " ".join(str(row) for row in db.all(sql(f"EXPLAIN QUERY PLAN {query.sqlite.replace('?', '0')}")))
+            assert "chunk=? AND symbol_id=? AND bucket_ts" in plan and "TEMP B-TREE" not in plan, query.name
 
 
 VOLUMES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 9), st.sampled_from([-0.0, 0.0]))

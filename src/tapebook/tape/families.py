@@ -123,6 +123,8 @@ def _sql_names(table: str, own: list[str]) -> dict[str, str]:
     """What the family's SQL is filled in with: a row is its place, the fact's own fields, its revision and times."""
     columns = ["chunk", "symbol_id", *own, "revision", "known_at", "seq"]
     key = ["chunk", "symbol_id", "bucket_ts", *(name for name in own if name in _KEY_FIELDS)]
+    # As rows of a symbol lie in the table: with the bucket the chunk grows, and with the revision the commit.
+    order = ["chunk", "bucket_ts", *(["venue"] if "venue" in own else []), "revision"]
     ends_at = "bucket_ts + granularity_sec * 1000" if "granularity_sec" in own else "bucket_ts"
     return {
         "place_and_own": ", ".join(["chunk", "symbol_id", *own]),
@@ -135,6 +137,8 @@ def _sql_names(table: str, own: list[str]) -> dict[str, str]:
         "same_key": " AND ".join(f"{name} = :{name}" for name in key),
         "values": ", ".join(name for name in own if name not in key),
         "fields": ", ".join(own),
+        "oldest_first": ", ".join(order),
+        "newest_first": ", ".join(f"{name} DESC" for name in order),
         "granularity": "granularity_sec = :granularity_sec AND " if "granularity_sec" in own else "",
         "stored_key": ", ".join(sorted(key, key=lambda name: name != "granularity_sec")),
     }

@@ -21,7 +21,7 @@ WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
     AND NOT EXISTS (
         SELECT 1 FROM tape_set_backs backs
         WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at)
-ORDER BY bucket_ts DESC, seq DESC, revision DESC LIMIT 1;
+ORDER BY {newest_first} LIMIT 1;
 
 -- name: chunk_before
 -- The newest chunk that is here before one, and the newest that has left for the archive before another one.
@@ -36,7 +36,8 @@ SELECT (
 -- name: between
 -- A symbol's rows from one moment to another, every revision known, each with whether rows of these chunks have left for
 -- the archive. The chunks there are get stepped through, so the cost follows the length of the stretch and not the number
--- of symbols. Mostly no clock has gone back, which is asked once, not for every row.
+-- of symbols, and rows come as they lie there, so that nothing is sorted. Mostly no clock has gone back, which is asked
+-- once, not for every row. PostgreSQL looks at no other chunk only where the range of chunks is said once more.
 WITH RECURSIVE chunks (number) AS (
     SELECT MIN(chunk) FROM {table} WHERE {granularity}chunk >= :first_chunk AND chunk <= :last_chunk
     UNION ALL
@@ -45,13 +46,13 @@ WITH RECURSIVE chunks (number) AS (
 )
 SELECT {fields}, EXISTS (
     SELECT 1 FROM tape_archived WHERE table_name = '{table}' AND tape_archived.granularity_sec = :granularity_sec
-        AND tape_archived.chunk >= :first_chunk AND tape_archived.chunk <= :last_chunk) FROM chunks
-JOIN {table} ON {granularity}chunk = chunks.number AND symbol_id = :symbol_id
-WHERE bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
+        AND tape_archived.chunk >= :first_chunk AND tape_archived.chunk <= :last_chunk) FROM {table}
+WHERE {granularity}chunk IN (SELECT number FROM chunks) AND chunk >= :first_chunk AND chunk <= :last_chunk
+    AND symbol_id = :symbol_id AND bucket_ts >= :since AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
     AND (NOT EXISTS (SELECT 1 FROM tape_set_backs) OR NOT EXISTS (
         SELECT 1 FROM tape_set_backs backs
         WHERE backs.seq <= :watermark AND {table}.seq < backs.seq AND {table}.known_at > backs.known_at))
-ORDER BY bucket_ts, seq, revision;
+ORDER BY {oldest_first};
 
 -- name: page
 -- A symbol's rows from one moment to another, every revision, with when and in which commit each was known.
