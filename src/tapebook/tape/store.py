@@ -95,6 +95,9 @@ _NO_KINDS: Mapping[str, SubjectKind] = MappingProxyType({})
 class Tape:
     """All market rows of one database."""
 
+    # Whether nobody can see a book, a context or a feature; a tape that grows cannot say so.
+    has_prices_alone = False
+
     def __init__(
         self,
         db: Database,
@@ -502,10 +505,6 @@ class Tape:
         rows = self._cold.rows_with_archived(family, family.queries.page, first=first, last=last, **where)
         ended = granularity_sec * SECOND
         return min((max(row[-2], family.bucket_of(row) + ended) for row in rows), default=NO_WATERMARK)
-
-    def has_prices_alone(self, symbol: str) -> bool:
-        """Whether of a symbol no book, context or feature can be seen by anybody; a tape that grows cannot say so."""
-        return False
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """The features of a symbol derived from its bars and settled rates alone."""

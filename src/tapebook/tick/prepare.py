@@ -204,7 +204,7 @@ def with_features(
     derived from the bars and rates there are.
     """
     symbol, stored_at = market.symbol, 0
-    if not tape.has_prices_alone(symbol):
+    if not tape.has_prices_alone:
         books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
         profile = liquidity_profile(books, as_of=view.as_of) if books else None
         features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
