@@ -92,7 +92,7 @@ def test_reel_answers_like_the_tape(
             expected = answers(made.tape, symbol, View(at, min(watermark, most)), back=back)
             event("answers", sum(map(bool, expected.values())) // 5)
             assert answers(reel, symbol, View(at, watermark), back=back) == expected
-            if reel.has_prices_alone(symbol):
+            if reel.has_prices_alone:
                 others = ("newest Liquidity", "newest AssetContext", "pressure", "volatility", "positioning")
                 assert not any(expected[name] for name in (*others, "facts Liquidity"))
 
@@ -180,7 +180,7 @@ def test_what_is_not_there_is_asked_for_once(imported: Any) -> None:
             assert reel.predicted_funding(symbol, since=0, view=view) == []
             assert reel.newest("pressure", symbol, view=view) is None
             assert reel.candles(symbol, granularity_sec=60, since=0, view=view) == []
-            assert reel.has_prices_alone(symbol)
+            assert reel.has_prices_alone
     assert db.reads == []
 
 

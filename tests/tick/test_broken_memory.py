@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -96,8 +97,8 @@ def break_it(patch: pytest.MonkeyPatch, rooms: Rooms, place: str, error: Excepti
     if not place.startswith("rooms."):
         patch.setattr(place, broken(error))
         return
-    _, room, method = place.split(".")
-    patch.setattr(getattr(rooms, room), method, broken(error))
+    _, *path, method = place.split(".")
+    patch.setattr(attrgetter(".".join(path))(rooms), method, broken(error))
 
 
 class Full:
@@ -181,7 +182,7 @@ def test_experience_is_in_a_packet_whole_or_not_at_all(full: Full, monkeypatch: 
     assert full.replays(run) and rebuild_packet(full.rooms, run).section("experience") is None
 
 
-PLACES = [*MEMORIES.values(), "tapebook.tick.prepare.documents_watermark", "tapebook.tick.prepare.curated_until"]
+PLACES = [*MEMORIES.values(), "tapebook.tick.prepare.documents_watermark", "rooms.horizons.store.last_change"]
 PLACES += [
     f"tapebook.tick.learn.{name}" for name in ("outcomes_due", "layers_due", "promoted_notes_due", "run_reflection")
 ]

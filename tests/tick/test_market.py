@@ -68,11 +68,11 @@ def test_book_of_days_ago_is_shown_with_its_age_and_not_profiled(tape: Tape) -> 
 def test_of_a_reel_with_prices_alone_no_books_are_asked_for(tape: Tape) -> None:
     tape.commit([*all_minutes(), Mid("BTC", END, 7)])
     reel = ForwardTape(tape._db, clock=VirtualClock(END))
-    assert reel.has_prices_alone("BTC") and not tape.has_prices_alone("BTC")
+    assert reel.has_prices_alone and not tape.has_prices_alone
     found = [read_market(each, "BTC", minutes=5, count=3, view=View(END)) for each in (tape, reel)]
     assert with_features(tape, found[0], view=View(END)) == with_features(reel, found[1], view=View(END)) == found[0]
     tape.commit([AssetContext("BTC", END, 1, 2, 3.0, 4, 5)])
-    assert not ForwardTape(tape._db, clock=VirtualClock(END)).has_prices_alone("BTC")
+    assert not ForwardTape(tape._db, clock=VirtualClock(END)).has_prices_alone
 
 
 def test_feature_that_is_no_json_is_damage(tape: Tape) -> None:
@@ -101,7 +101,7 @@ def test_imported_history_has_features_and_funding_by_the_hour(tape: Tape) -> No
     history(tape)
     reel = ForwardTape(tape._db, clock=VirtualClock(END))
     found = seen(tape)
-    assert found == seen(reel) and reel.has_prices_alone("BTC")
+    assert found == seen(reel) and reel.has_prices_alone
     assert [(feature.name, feature.bucket_ts) for feature in found.features] == [(name, END) for name in HISTORY]
     assert found.settled == SettledFunding("BTC", T0 + 24 * HOUR, 800_000_000, 8) and found.context is None
     assert found.features[0].line == "fundingRate8h=0.0008000000 fundingRateAnnual=0.876000 regime=crowded_long"

@@ -255,7 +255,7 @@ def test_imported_bars_are_shown_with_what_other_sources_brought(tmp_path: Path)
         rooms.tape.commit(list(bars("BTC", seed=1, days=1, start=BORN)), assumed=assumed_known_at)
         rooms.tape.commit([FeatureRow("polymarket/BTC", now - HOUR, '{"markets":3,"top":[]}', "immediate_markets")])
         forward = ForwardTape(rooms.tape_db, clock=rooms.clock, sources=rooms.recorded_sources)
-        assert forward.has_prices_alone("BTC")
+        assert forward.has_prices_alone
         view = View(now)
         market = read_market(rooms.tape, "BTC", minutes=30, count=20, view=view)
         found = [with_features(tape, market, view=view) for tape in (rooms.tape, forward)]

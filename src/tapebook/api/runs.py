@@ -22,7 +22,6 @@ from tapebook.home import shared_lock
 from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, explain_run, listed_run_views
 from tapebook.lab.replay import ReplayReport, replay_runs
 from tapebook.tick.decide import Slot
-from tapebook.tick.memory import curated_until
 from tapebook.tick.prepare import documents_watermark, gather_situation, watermarks_now
 from tapebook.tick.story import ask_with_heartbeat, deploy_agent, repeated_run, shadow_tick, tick
 from tapebook.wiring import Rooms
@@ -151,8 +150,8 @@ class Runs(HomePart):
 def _watermarks_at(rooms: Rooms, deployment: Deployment, moment: int) -> Watermarks:
     """How far each store could be read at a past moment."""
     docs = min(documents_watermark(rooms.documents, rooms.indexes), rooms.documents.seq_as_of(moment))
-    seq, curated = rooms.book.seq_as_of(deployment.id, moment), curated_until(rooms.book, rooms.horizons, as_of=moment)
-    return Watermarks(rooms.tape.head()[0], seq, docs=docs, curated=curated)
+    curated = rooms.horizons.store.last_change("", seq=rooms.book.seq_as_of("", moment))
+    return Watermarks(rooms.tape.head()[0], rooms.book.seq_as_of(deployment.id, moment), docs=docs, curated=curated)
 
 
 def _unwatched_symbol(deployment: Deployment, symbol: str, *, as_of: int | None = None) -> UnknownName:

@@ -4,9 +4,9 @@ Every read names an owner through the store it is asked of; nothing crosses owne
 
 What every decision asks is kept until an event changes it (`ReadCache`). The newest decision on a symbol and the last
 hour's refusals hold until a decision is made, or the order of one ends. A desk makes decision after decision on one
-account, so these are carried over our own (`Book._carry_decisions`): a decision on one symbol is the newest there and
-leaves the others as they were. What somebody else has appended meanwhile, or an append that was rolled back, drops it
-all.
+account, so these are carried over our own (`KeptDecisions.carry_over`): a decision on one symbol is the newest there
+and leaves the others as they were. What somebody else has appended meanwhile, or an append that was rolled back, drops
+it all.
 """
 
 from collections.abc import Sequence
@@ -79,16 +79,34 @@ class _SessionDay(msgspec.Struct, frozen=True):
     closes: tuple[LastClose, ...]
 
 
-class _Decisions(msgspec.Struct):
+class KeptDecisions(msgspec.Struct):
     """What is kept of a deployment's decisions: the newest on each symbol that was asked about, and what was refused.
 
     `refused` are rows that begin with their moment, from the hour before `refused_as_of` to the day after it.
     """
 
-    since: tuple[int, int] | None
     runs: dict[str, DecisionRun | None] = {}
     refused_as_of: int = 0
     refused: list[Row] | None = None
+
+    def carry_over(self, events: Sequence[Event]) -> "KeptDecisions":
+        """What is kept behind our own events; nothing where it does not follow from them."""
+        for event in events:
+            # Without a hash it is not all worked out: what is kept must equal what is stored.
+            if event.kind in _DECISION_ENDS or not event.hash:
+                return KeptDecisions()
+            run = ev.event_body(event, ev.RunDecided).run if event.kind == _RUN_DECIDED else None
+            if run is None or run.trigger == "shadow":
+                continue
+            # A slot that expired before anybody looked at it is no decision.
+            if run.status != "expired" or run.packet_sha256:
+                self.runs[run.symbol] = run
+            if run.status == "rejected" and run.error:
+                self.refused = None
+            for verdict in run.verdicts:
+                if verdict.rule is not None:
+                    self.refused = None
+        return self
 
 
 class _RunDetails(msgspec.Struct, frozen=True):
@@ -131,7 +149,7 @@ class Book(BookRecords):
         self._account_cache = ReadCache(log, _ACCOUNT_KINDS)
         self._owner_cache = ReadCache(log, ev.EVENT_KINDS.values())
         self._set_backs = ReadCache(log, (SET_BACK_KIND,)).cached_read(self._read_set_backs, owner=owner)
-        self._decisions: dict[str, _Decisions] = {}
+        self._decision_cache = ReadCache(log, _DECISION_KINDS)
 
     def stream(self, deployment: str = "") -> Stream:
         """The stream of a deployment, or the owner's own."""
@@ -154,43 +172,12 @@ class Book(BookRecords):
         """Writes events and their rows under the lease in hand, if any; or raises StaleWriter and writes nothing."""
         stream = self._streams[deployment]
         lease = self._leases.for_write(stream) if self._leases else None
-        kept = self._known_decisions(deployment, expected_seq) if deployment in self._decisions else None
+        kept = self._decision_cache.read(deployment, stream, seq=expected_seq, read=KeptDecisions)
         events = self._log.append(stream, drafts, expected_seq=expected_seq, lease=lease)
-        if kept is not None and events:
-            self._carry_decisions(kept, events)
+        if events:
+            # Read again, which gives what is carried over where there is a decision among them.
+            self._decision_cache.read(deployment, stream, seq=events[-1].seq, read=partial(kept.carry_over, events))
         return events
-
-    def _known_decisions(self, deployment: str, seq: int) -> _Decisions | None:
-        """What is kept as of a sequence number, which may be nothing yet; None for one that is not the newest."""
-        changed = self._log.last_change_seq(self._streams[deployment], _DECISION_KINDS, seq=seq)
-        if changed is None or changed > seq:
-            return None
-        since, kept = (self._log.generation, changed), self._decisions.get(deployment)
-        if kept is None or kept.since != since:
-            kept = self._decisions[deployment] = _Decisions(since)
-        return kept
-
-    def _carry_decisions(self, kept: _Decisions, events: Sequence[Event]) -> None:
-        """Carries what is kept over our own events."""
-        stream = events[0].stream
-        for event in events:
-            # Without a hash it is not all worked out: what is kept must equal what is stored.
-            if event.kind in _DECISION_ENDS or not event.hash:
-                del self._decisions[stream.deployment]
-                return
-            run = ev.event_body(event, ev.RunDecided).run if event.kind == _RUN_DECIDED else None
-            if run is None or run.trigger == "shadow":
-                continue
-            # A slot that expired before anybody looked at it is no decision.
-            if run.status != "expired" or run.packet_sha256:
-                kept.runs[run.symbol] = run
-            if run.status == "rejected" and run.error:
-                kept.refused = None
-            for verdict in run.verdicts:
-                if verdict.rule is not None:
-                    kept.refused = None
-        changed = self._log.last_change_seq(stream, _DECISION_KINDS, seq=events[-1].seq)
-        kept.since = None if changed is None else (self._log.generation, changed)
 
     def record_set_back(self, deployment: str = "") -> None:
         """Writes that the clock has gone back, if it has and the stream does not say so yet."""
@@ -372,14 +359,14 @@ class Book(BookRecords):
 
     def last_run(self, deployment: str, symbol: str, *, seq: int, expired_orders: bool = True) -> DecisionRun | None:
         """The newest decision on a symbol as of a sequence number; also one whose order expired at the gate, or not."""
-        kept = self._known_decisions(deployment, seq) if expired_orders else None
-        if kept is not None and symbol in kept.runs:
+        kept = KeptDecisions()
+        if expired_orders:
+            kept = self._decision_cache.read(deployment, self._streams[deployment], seq=seq, read=KeptDecisions)
+        if symbol in kept.runs:
             return kept.runs[symbol]
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
         row = self._db.one(QUERIES.last_run, without_expired=int(not expired_orders), **where)
-        run = self.run(row[0]) if row else None
-        if kept is not None:
-            kept.runs[symbol] = run
+        run = kept.runs[symbol] = self.run(row[0]) if row else None
         return run
 
     def last_run_until(self, deployment: str, symbol: str, *, seq: int, until: int) -> DecisionRun | None:
@@ -486,15 +473,14 @@ class Book(BookRecords):
         if day.was_set_back or not day.as_of <= as_of < floor_to_step(day.as_of, DAY) + DAY:
             day = self._account_cache.replace(key, read())
         # Refusals are kept for a day around the moment they were read for.
-        kept = self._known_decisions(deployment, seq)
-        if kept and kept.refused is not None and kept.refused_as_of <= as_of < kept.refused_as_of + DAY:
+        kept = self._decision_cache.read(deployment, stream, seq=seq, read=KeptDecisions)
+        if kept.refused is not None and kept.refused_as_of <= as_of < kept.refused_as_of + DAY:
             refused = kept.refused
         else:
             where = {"owner": self.owner, "deployment": deployment, "seq": seq, "hour": hour}
             # A day ahead, for what a clock that was ahead has dated.
             refused = self._db.all(QUERIES.session_refusals, unreadable=UNREADABLE_REPLY, as_of=as_of + DAY, **where)
-            if kept is not None:
-                kept.refused_as_of, kept.refused = as_of, refused
+            kept.refused_as_of, kept.refused = as_of, refused
         rejections, refusals = [], []
         for at, _, _, rule, detail, by_guard in refused:
             if hour < at <= as_of:

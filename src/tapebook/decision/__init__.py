@@ -8,7 +8,6 @@ never:  places orders, retrieves anything, changes a rule because a text says so
 from tapebook.decision.guard import (
     Limits,
     Move,
-    claimed_figures,
     gate_order,
     judge_actions,
     move_of_order,
@@ -25,7 +24,6 @@ __all__ = [
     "Move",
     "Reply",
     "ReplyRefusal",
-    "claimed_figures",
     "gate_order",
     "has_members",
     "judge_actions",

@@ -470,16 +470,6 @@ class ClaimedFigure(msgspec.Struct, frozen=True):
     out_of: int | None
 
 
-def claimed_figures(action: Action) -> list[ClaimedFigure]:
-    """The numbers of an action's reason that a packet must explain."""
-    found = list[ClaimedFigure]()
-    for figure in figures_in(action.reason) if _DIGIT.search(action.reason) else ():
-        is_count = figure.out_of is None and figure.value <= _LARGEST_COUNT and figure.value.is_integer()
-        if not is_count and len(found) < _MAX_NUMBERS:
-            found.append(figure)
-    return found
-
-
 def figures_in(text: str) -> list[ClaimedFigure]:
     """Every number of a text without its sign: "down 3" and "-3" are one."""
     found = []
@@ -492,13 +482,23 @@ def figures_in(text: str) -> list[ClaimedFigure]:
     return found
 
 
-def unexplained_numbers(action: Action, packet: Packet, claimed: Sequence[ClaimedFigure]) -> tuple[str, ...]:
-    """Those of an action's claimed figures that a reader cannot find or work out, as they are written."""
-    limit, confidence = action.limit_price_e8 or 0, action.confidence_e4
+def unexplained_numbers(action: Action, packet: Callable[[], Packet]) -> tuple[str, ...]:
+    """Those numbers of an action's reason that a reader cannot find or work out, as they are written.
+
+    The packet is asked for only where there is one to explain.
+    """
+    claimed = list[ClaimedFigure]()
+    for figure in figures_in(action.reason) if _DIGIT.search(action.reason) else ():
+        is_count = figure.out_of is None and figure.value <= _LARGEST_COUNT and figure.value.is_integer()
+        if not is_count and len(claimed) < _MAX_NUMBERS:
+            claimed.append(figure)
+    if not claimed:
+        return ()
+    seen, limit, confidence = packet(), action.limit_price_e8 or 0, action.confidence_e4
     # What the action itself says: its size, leverage, limit and confidence.
     known = {action.notional_usd_e6 / E6, float(action.leverage), limit / E8, confidence / 1e4, confidence / 100}
     # Sorted once: every comparison is a bisection then.
-    ordered = sorted(known | numbers_in(f"{packet.system}\n{packet.text}"))
+    ordered = sorted(known | numbers_in(f"{seen.system}\n{seen.text}"))
     unexplained = []
     for figure in claimed:
         if not _is_explained(figure, ordered):

@@ -10,6 +10,7 @@ nothing is written beside a run. In memory the newest are continued run by run: 
 appended behind what is known, and `as_of` asks for the runs in between where somebody else decided.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -47,15 +48,8 @@ class MomentNotes:
         self._fits: dict[str, tuple[int, Fit]] = {}
         # Of deployments that only this process writes, the newest note and fit as `follow` saw them appended.
         self._followed: dict[str, NewestMoment] = {}
-
-    def is_noted(self, deployment: str, symbol: str, at: int) -> bool:
-        """Whether the moment of an hour is known to be noted: at most one of each hour and symbol is.
-
-        Where it is not, `note` looks.
-        """
-        kept = self._memories.get(deployment)
-        newest = None if kept is None else kept.newest_at.get(symbol)
-        return newest is not None and at // HOUR <= newest // HOUR
+        # By deployment and symbol the newest hour whose note was read or followed: a moment is noted in each at most.
+        self.noted_hours: defaultdict[str, dict[str, int]] = defaultdict(dict)
 
     def note(self, deployment: str, symbol: str, seen: SeenMoment, *, costs_ppm: int, seq: int) -> list[Draft]:
         """The events by which a decision at the end of a stream notes its moment; none when one was, this hour.
@@ -63,7 +57,7 @@ class MomentNotes:
         With them comes a fit when one is due: it sees what had joined before.
         """
         memory, at = self.up_to(deployment, seq), seen.features.at
-        if self.is_noted(deployment, symbol, at):
+        if at // HOUR <= self.noted_hours[deployment].get(symbol, -1):
             return []
         # What came after earlier ones is written with the next note: one event an hour says both.
         moves = memory.moves_known_at(symbol, seen.features)
@@ -87,6 +81,7 @@ class MomentNotes:
             return
         body, memory = ev.body_of(event, MomentNoted), self._memories.get(deployment)
         self._followed[deployment] = event.seq, body.costs_ppm, before[2] if before else None
+        self.noted_hours[deployment][body.symbol] = body.at // HOUR
         # One that has not read all notes before this one reads this one with them.
         if memory is not None and body.number == memory.noted + 1:
             memory.add(event.seq, body)
@@ -124,6 +119,7 @@ class MomentNotes:
         if newest is not None and newest[0] > kept.seq:
             for at, noted in self.noted_between(deployment, after=kept.seq, until=newest[0]):
                 kept.add(at, noted)
+                self.noted_hours[deployment][noted.symbol] = noted.at // HOUR
         return kept
 
     def _read_newest(self, deployment: str, *, seq: int) -> NewestMoment | None:
@@ -136,7 +132,7 @@ class MomentNotes:
 
     def forget_cached(self, deployment: str) -> None:
         """Drops what is in memory of a deployment."""
-        caches: list[dict[str, Any]] = [self._memories, self._fits, self._followed]
+        caches: list[dict[str, Any]] = [self._memories, self._fits, self._followed, self.noted_hours]
         for kept in caches:
             kept.pop(deployment, None)
 

@@ -1,6 +1,6 @@
 """Moments in memory: what the market looked like when an agent decided, what it did next, and which were most alike.
 
-A moment is noted at the first decision of every hour on a symbol (`MomentNotes.is_noted`): nearer ones in time are
+A moment is noted at the first decision of every hour on a symbol (`MomentNotes.noted_hours`): nearer ones in time are
 nearly the same and would crowd out others. Notes carry what the market has done since earlier ones: 1, 4 and 24
 hours after each, from close to close. A moment joins the memory when its 24 hours have passed, so that nothing later
 than T is known at T, and the day that is running is no neighbour of itself. Joined moments stand in the order in which
@@ -55,7 +55,6 @@ class MomentMemory(VectorIndex):
         self.seq = 0
         self.noted = 0
         self.keep = max(keep, FIT_WINDOW)
-        self.newest_at: dict[str, int] = {}
         self._open: dict[int, _OpenMoment] = {}
         self._dropped = 0
         # The notes with which moments joined, in order; the symbol, time and moves of each; its vector, and its hour.
@@ -80,7 +79,6 @@ class MomentMemory(VectorIndex):
                 if move != UNKNOWN_MOVE:
                     self._join(seq, opened)
         self.seq, self.noted = seq, noted.number
-        self.newest_at[noted.symbol] = noted.at
         self._open[noted.number] = _OpenMoment(noted, [None] * len(MOVE_SPANS), noted.at + MOVE_SPANS[0])
 
     def moves_known_at(self, symbol: str, features: LookbackFeatures) -> tuple[tuple[int, int, int], ...]:

@@ -295,9 +295,9 @@ class ForwardTape(Tape):
         self._tracks = _RowBuffers(self._new_buffer)
         self._lengths = [length for length in BAR_LENGTHS if self._extent(CANDLES, length)]
         # None comes in while this tape is read.
+        self.has_prices_alone = not any(self._extent(family, 0) for family in _FAMILIES_BESIDE_PRICES)
         self.feature_channels = frozenset(name for name, family in self._features.items() if self._extent(family, 0))
         self._tracks_of: dict[str, list[tuple[int, RowBuffer]]] = {}
-        self._prices_alone: dict[str, bool] = {}
         self._strips: dict[tuple[str, int, int], list[tuple[int, BarWindow]]] = {}
         self._derivers: dict[str, HistoryDeriver] = {}
         self._lengths_within: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -432,14 +432,6 @@ class ForwardTape(Tape):
             return super().first_known(kind, symbol, view=view, **rows)
         track = self._tracks[FAMILY_OF_TYPE[kind], symbol, granularity_sec]
         return NO_WATERMARK if track is None else track.first_known(since, until, length_ms=granularity_sec * SECOND)
-
-    def has_prices_alone(self, symbol: str) -> bool:
-        """Whether of a symbol there are no books, contexts or features at all."""
-        found = self._prices_alone.get(symbol)
-        if found is None:
-            found = not any(self._tracks[family, symbol, 0] for family in _FAMILIES_BESIDE_PRICES)
-            self._prices_alone[symbol] = found
-        return found
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """Features derived from bars and settled rates; those of one boundary are derived once."""

@@ -33,7 +33,15 @@ from tapebook.domain.market import (
 )
 from tapebook.domain.units import DAY, MINUTE, SECOND
 from tapebook.log.store import AcceptSetBack, LogClock, is_clock_set_back
-from tapebook.tape.bars import BAR_LENGTHS, bars_of_length, is_finest, newest_bar, roll_up, stored_lengths_dividing
+from tapebook.tape.bars import (
+    BAR_LENGTHS,
+    bars_of_length,
+    is_finest,
+    lengths_dividing,
+    newest_bar,
+    roll_up,
+    stored_lengths_dividing,
+)
 from tapebook.tape.families import (
     ALL_FAMILIES,
     CANDLES,
@@ -87,6 +95,9 @@ _NO_KINDS: Mapping[str, SubjectKind] = MappingProxyType({})
 class Tape:
     """All market rows of one database."""
 
+    # Whether nobody can see a book, a context or a feature; a tape that grows cannot say so.
+    has_prices_alone = False
+
     def __init__(
         self,
         db: Database,
@@ -99,10 +110,9 @@ class Tape:
         self._db = db
         self._clock = clock
         self._may_go_back = may_go_back
-        # All tables of rows, those of sources behind the tape's own; those that hold feature rows by their name.
+        # All tables of rows, those of known sources behind the tape's own; those of feature rows by their channels.
         self.families = (*ALL_FAMILIES, *(family for source in sources for family in source.families))
         self._features = {each.channel: each for each in self.families if each.fact is FeatureRow}
-        # The channels there can be feature rows of: a source that brings them is known.
         self.feature_channels = frozenset(self._features)
         packages = (MIGRATIONS, *(source.migrations for source in sources if source.migrations))
         self._cold = ArchivedRows(db, fetch, packages=packages)
@@ -446,7 +456,7 @@ class Tape:
         """The newest complete bars of a size, and when the last stored bar they are made of ended; 0 without any."""
         end = view.as_of - view.as_of % (minutes * MINUTE)
         since = end - count * minutes * MINUTE
-        for length in stored_lengths_dividing(self, minutes):
+        for length in lengths_dividing(minutes):
             stored = bars_of_length(self, symbol, length, minutes=minutes, since=since, end=end, view=view)
             found = tuple(roll_up(stored, granularity_sec=minutes * 60))
             if is_finest(found, length, minutes=minutes, end=end):
@@ -495,10 +505,6 @@ class Tape:
         rows = self._cold.rows_with_archived(family, family.queries.page, first=first, last=last, **where)
         ended = granularity_sec * SECOND
         return min((max(row[-2], family.bucket_of(row) + ended) for row in rows), default=NO_WATERMARK)
-
-    def has_prices_alone(self, symbol: str) -> bool:
-        """Whether of a symbol no book, context or feature can be seen by anybody; a tape that grows cannot say so."""
-        return False
 
     def history_features(self, symbol: str, *, view: View) -> HistoryFeatures:
         """The features of a symbol derived from its bars and settled rates alone."""

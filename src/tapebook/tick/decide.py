@@ -45,7 +45,6 @@ from tapebook.decision import (
     Limits,
     Move,
     ReplyRefusal,
-    claimed_figures,
     judge_actions,
     move_of_order,
     parse_reply,
@@ -360,8 +359,7 @@ def evaluate_reply(answer: EngineAnswer, packet: Callable[[], Packet], limits: L
             break
     verdicts = []
     for action, verdict in zip(actions, judge_actions(actions, limits), strict=True):
-        claimed = claimed_figures(action)
-        flags = unexplained_numbers(action, packet(), claimed) if claimed else ()
+        flags = unexplained_numbers(action, packet)
         verdicts.append(msgspec.structs.replace(verdict, flags=flags) if flags else verdict)
     return Decision(answer.reply, actions, tuple(verdicts), note, votes=votes, usage=usage, reasoning=reasoning)
 

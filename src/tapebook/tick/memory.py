@@ -43,7 +43,7 @@ from tapebook.domain.position import ClosedTrade, Portfolio, Position
 from tapebook.domain.run import DecisionRun, SlotMark
 from tapebook.domain.targets import NO_TRUST, LearnedTrust
 from tapebook.domain.text import sanitise_lines
-from tapebook.domain.units import E12
+from tapebook.domain.units import E12, HOUR
 from tapebook.errors import BadInput, UnknownName
 from tapebook.experience import (
     HALF_HOUR,
@@ -148,7 +148,8 @@ def moment_drafts(
     if seen is None:
         return []
     drafts, deployment, symbol = list[Draft](), situation.deployment.id, situation.market.symbol
-    if not experience.moments.is_noted(deployment, symbol, seen.features.at):
+    # At most one of each hour and symbol is noted; where it is not known that one is, `note` looks.
+    if seen.features.at // HOUR > experience.moments.noted_hours[deployment].get(symbol, -1):
         # Stored with the note: settings may change, and what a packet was told may not.
         costs = round(PPM_PER_BP * (2 * paper.taker_fee_bps + 2 * paper.impact_bps + paper.spread_bps))
         drafts = experience.moments.note(deployment, symbol, seen, costs_ppm=costs, seq=seq)
@@ -324,12 +325,6 @@ def layers_for(
     if version.market_phases:
         now = HeldNow(book.day_results(deployment, seq=seq, as_of=as_of), portfolio.positions)
     return horizons.packet_rows(deployment, seq=seq, as_of=as_of, curated=curated, now=now)
-
-
-def curated_until(book: Book, horizons: LayerCache, *, as_of: int | None = None) -> int:
-    """Up to which event of the owner's stream something was written for every agent, by now or by a moment."""
-    seq = book.head() if as_of is None else book.seq_as_of("", as_of)
-    return horizons.store.last_change("", seq=seq)
 
 
 # Beyond the end of any stream. What the owner promoted is read as it is now: that it was read is an event.

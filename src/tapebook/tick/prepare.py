@@ -71,7 +71,6 @@ from tapebook.tick.memory import (
     NO_EXPERIENCE,
     ShownMemories,
     citations_for,
-    curated_until,
     experience_for,
     layers_for,
     lessons_and_scale,
@@ -206,7 +205,7 @@ def with_features(
     derived from the bars and rates there are.
     """
     symbol, stored_at = market.symbol, 0
-    if not tape.has_prices_alone(symbol):
+    if not tape.has_prices_alone:
         books = tape.facts(Liquidity, symbol, since=view.as_of - DAY, view=view)
         profile = liquidity_profile(books, as_of=view.as_of) if books else None
         features = [_feature("liquidityProfile", books[-1].bucket_ts, to_metrics(profile))] if profile else []
@@ -240,36 +239,34 @@ _PREDICTIONS_CHANNEL, _FLOWS_CHANNEL = "immediate_markets", "capital_flows"
 
 
 def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, view: View) -> tuple[Feature, ...]:
-    """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them."""
-    if tape.feature_channels.isdisjoint((_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL)):
+    """What prediction markets expect of an asset, and where capital goes; nothing where no source brings them.
+
+    Of prediction markets it has the figures, and those of each of the largest.
+    """
+    channels = tape.feature_channels
+    if channels.isdisjoint((_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL)):
         return ()
-    symbols = prediction_symbols(symbol, subscriptions.predictions)
-    found = _prediction_features(tape, symbol, about="", view=view) if symbol in symbols else []
+    own, flows, others = list[Feature](), list[Feature](), list[Feature]()
+    symbols = prediction_symbols(symbol, subscriptions.predictions) if _PREDICTIONS_CHANNEL in channels else ()
+    for each in symbols:
+        row = tape.newest(_PREDICTIONS_CHANNEL, prediction_subject(each), view=view)
+        if row is None:
+            continue
+        found, about = (own, "") if each == symbol else (others, f" of {each}")
+        figures = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
+        largest = figures.pop("top", ())
+        found.append(_feature(f"predictionMarkets{about}", row.bucket_ts, figures))
+        for name, market in zip(PREDICTION_MARKETS, largest, strict=False):
+            found.append(_feature(f"{name}{about}", row.bucket_ts, market))
     since, chosen = view.as_of - DAY, subscriptions.macro
     for macro in macro_rows(tape, symbol, view=view, since=since, most=1, chosen=chosen, channels=(_FLOWS_CHANNEL,)):
         name = "capitalFlows" if macro.subject == GLOBAL_SUBJECT else "chainFlows"
         # A protocol and a stablecoin that were asked for by name have figures of their own.
         kind = macro.subject.partition("/")[0]
         name = f"{kind}Flows" if macro.subject in chosen and kind in ("protocol", "stablecoin") else name
-        found.append(_feature(name, macro.bucket_ts, macro.metrics))
+        flows.append(_feature(name, macro.bucket_ts, macro.metrics))
     # Those of other symbols come last: when the section is too long, they are left out first.
-    for each in symbols:
-        found += _prediction_features(tape, each, about=f" of {each}", view=view) if each != symbol else []
-    return tuple(found)
-
-
-def _prediction_features(tape: Tape, symbol: str, *, about: str, view: View) -> list[Feature]:
-    """The prediction markets of a symbol: their figures, and those of each of the largest."""
-    channel, subject = _PREDICTIONS_CHANNEL, prediction_subject(symbol)
-    row = tape.newest(channel, subject, view=view) if channel in tape.feature_channels else None
-    if row is None:
-        return []
-    figures = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
-    largest = figures.pop("top", ())
-    found = [_feature(f"predictionMarkets{about}", row.bucket_ts, figures)]
-    for name, each in zip(PREDICTION_MARKETS, largest, strict=False):
-        found.append(_feature(f"{name}{about}", row.bucket_ts, each))
-    return found
+    return (*own, *flows, *others)
 
 
 _LOOKBACK_MINUTES = (60, 240, 1_440)
@@ -375,7 +372,8 @@ def watermarks_now(
     tape = rooms.tape.head()[0] if tape is None else tape
     read = (optional or OptionalReads()).read_or_default
     docs = read("citations", 0, documents_watermark, rooms.documents, rooms.indexes)
-    curated = read("horizons", 0, curated_until, rooms.book, rooms.horizons)
+    # Up to which event of the owner's stream something was written for every agent.
+    curated = read("horizons", 0, rooms.horizons.store.last_change, "", seq=rooms.book.head())
     if docs or curated:
         # Documents and layers that a clock which was ahead has dated are not seen before that moment has come.
         own = rooms.book.set_back_after("", seq=max(docs, curated), as_of=rooms.clock.now())
