@@ -148,6 +148,34 @@ def test_an_agent_decides_with_the_engine_of_the_example_package(
         assert [stored["stale"] for stored in book.backtests.all()] == [["code"], ["code"]]
 
 
+COUNCIL = """
+from tapebook.decision.engines.ensemble import EnsembleEngine
+
+MEMBERS = ("trend", "reversion")
+
+def create(terms):
+    return EnsembleEngine([(name, terms.member(name, 0)) for name in terms.members or MEMBERS])
+"""
+
+
+def test_members_of_an_engine_of_another_package_earn_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = install(
+        tmp_path / "site",
+        monkeypatch,
+        name="council",
+        version="1",
+        entries={"tapebook.engines": {"council": "tapebook_council"}},
+    )
+    (site / "tapebook_council.py").write_text(COUNCIL)
+    home = make_home(tmp_path, days=2)
+    with tapebook.open(home) as book:
+        book.edit_agent("tester", {"engine": "council", "members": ""})
+        learned = book.backtest("tester", chunks="none", memory="on")
+        with tapebook.open(home / "backtests" / learned.id) as inside:
+            members = [each["name"] for each in inside.experience.show("tester")["members"]]
+    assert members == ["cash", "equal", "trend", "reversion"]
+
+
 VAULT = """
 from pathlib import Path
 from tapebook.archive.archives.folder import FolderArchive

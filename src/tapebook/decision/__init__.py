@@ -13,7 +13,7 @@ from tapebook.decision.guard import (
     move_of_order,
     unexplained_numbers,
 )
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, make_engine, reads_facts_alone
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, default_members, make_engine, reads_facts_alone
 from tapebook.decision.reply import Reply, ReplyRefusal, parse_reply
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "Move",
     "Reply",
     "ReplyRefusal",
+    "default_members",
     "gate_order",
-    "has_members",
     "judge_actions",
     "make_engine",
     "move_of_order",

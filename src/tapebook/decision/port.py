@@ -7,6 +7,7 @@ terms with `EngineTerms.settings_as`; an agent that gives settings to an engine 
 
 import difflib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NoReturn, Protocol, TypeVar, get_type_hints
 
 import msgspec
@@ -96,9 +97,11 @@ class EngineTerms(msgspec.Struct, frozen=True):
             raise EngineSettingError(f"`engine_settings` cannot be: {error}") from error
 
 
-def has_members(name: str) -> bool:
-    """Whether the engine of that name asks others: its module names those it asks by default in `MEMBERS`."""
-    return hasattr(plug.load(ENGINES_FOLDER, name), "MEMBERS")
+@lru_cache(maxsize=64)
+def default_members(name: str) -> tuple[str, ...]:
+    """Those whom the engine of that name asks by default, `MEMBERS` of its module; none for one that decides alone."""
+    # Cached, since a module says the same for as long as the process runs, and every tick asks.
+    return tuple(getattr(plug.load(ENGINES_FOLDER, name), "MEMBERS", ()))
 
 
 def make_engine(name: str, terms: EngineTerms) -> Engine:

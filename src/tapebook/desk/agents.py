@@ -21,7 +21,7 @@ from tapebook.broker.margin import MarginTiers
 from tapebook.broker.port import trades_elsewhere
 from tapebook.clock import Clock
 from tapebook.context import oversize_problems
-from tapebook.decision import Engine, has_members
+from tapebook.decision import Engine, default_members
 from tapebook.domain.agent import AgentProfile, Deployment, context_for_horizon, deployment_id, is_dry_run
 from tapebook.domain.market import TRADED_KINDS
 from tapebook.domain.text import plural, sanitise_lines
@@ -212,7 +212,7 @@ def _require_runnable(
 ) -> None:
     """Refuses what could not run, before it is kept."""
     for member in (entry.partition(":")[0] for entry in after.members):
-        if has_members(member):
+        if default_members(member):
             raise BadInput(f"`members` names {member}: an engine with members of its own cannot be a member")
     # Making them asks nobody, and only an engine knows which settings it takes.
     engine(after)

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from tapebook.book.store import Book
 from tapebook.domain.agent import Deployment
 from tapebook.domain.estimate import Estimate
 from tapebook.domain.targets import FULL_E4
@@ -32,7 +31,6 @@ from tapebook.experience.records import (
 )
 from tapebook.experience.store import Forgetting
 from tapebook.experience.twins import E9, SymbolTwins, weights_e4
-from tapebook.settings.config import Config
 from tapebook.tick.memory import runs_of
 from tapebook.wiring import Rooms
 
@@ -48,13 +46,10 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     # A home of before has a fit of its trades alone.
     fit = room.moments.fit_as_of(deployment.id, seq=seq) or room.fit_as_of(deployment.id, seq=seq)
     every = records.get((ALL, ""), Record(ALL, ""))
-    # Who never asked members has no twins, and the whole log would be read to find that out.
+    # Where no version had members there are no twins, and the whole log would be read to find that out.
+    versions = [deployment.agent, *(profile for _, profile in rooms.book.agent_history(deployment.agent.name))]
     runs = runs_of(rooms.book, rooms.log, deployment.id)
-    by_symbol = (
-        room.twins.as_of(deployment.id, seq=seq, runs=runs)
-        if _asked_members(rooms.book, rooms.config, deployment)
-        else {}
-    )
+    by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs) if any(map(rooms.members, versions)) else {}
     twins = [by_symbol[symbol] for symbol in sorted(by_symbol)]
     return {
         "agent": deployment.agent.name,
@@ -74,12 +69,6 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
         "snapshots": [_chunk_view(each) for each in snapshots],
         "forgotten": [forgetting_view(each) for each in room.forgettings(deployment.id, seq=seq)],
     }
-
-
-def _asked_members(book: Book, config: Config, deployment: Deployment) -> bool:
-    """Whether any version of an agent was an ensemble."""
-    versions = [deployment.agent, *(profile for _, profile in book.agent_history(deployment.agent.name))]
-    return any((each.engine or config.engine.default) == "ensemble" for each in versions)
 
 
 def _member_views(twins: Sequence[SymbolTwins]) -> list[ReportView]:

@@ -135,7 +135,7 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
 
 def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The event that keeps the twins of a deployment, once a day."""
-    if (deployment.agent.engine or rooms.config.engine.default) != "ensemble":
+    if not rooms.members(deployment.agent):
         return []
     runs = runs_of(rooms.book, rooms.log, deployment.id)
     return rooms.experience.twins.draft_if_due(deployment.id, now=rooms.clock.now(), seq=seq, runs=runs)

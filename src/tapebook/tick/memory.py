@@ -23,7 +23,6 @@ from tapebook.archive import SpooledArchive
 from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
 from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
-from tapebook.decision.engines.ensemble import MEMBERS
 from tapebook.domain.agent import (
     NO_LESSONS_FOLLOWED,
     AgentProfile,
@@ -88,8 +87,8 @@ STEP_TRADES = 2_000
 
 _RUN_KINDS = frozenset((EVENT_KINDS[RunDecided],))
 
-# Packets of renderer 4 and before speak of the ensemble of their time.
-_MEMBERS_BEFORE_ANALOG = ("trend", "reversion", "breakout", "carry")
+# Packets of renderer 4 and before speak of the ensemble of their time, which this one had not joined.
+_MEMBER_SINCE_LOOKBACKS = "analog"
 
 LearnedFacts = tuple[tuple[ExperienceRow, ...], LearnedTrust, AnalogFacts | None]
 """Rows of experience, the trust in members of an ensemble, and what followed similar moments."""
@@ -116,9 +115,9 @@ def experience_for(
     position = portfolio.positions.get(market.symbol)
     held = 0 if position is None else 1 if position.size_e8 > 0 else -1
     # Who is to be trusted or not: the members of an ensemble, or the engine itself.
-    usual = MEMBERS if version.lookbacks else _MEMBERS_BEFORE_ANALOG
-    engine = agent.engine or rooms.config.engine.default
-    providers = (agent.members or usual) if engine == "ensemble" else (engine,)
+    providers = rooms.members(agent) or (agent.engine or rooms.config.engine.default,)
+    if not version.lookbacks:
+        providers = tuple(name for name in providers if name != _MEMBER_SINCE_LOOKBACKS)
     if version.lookbacks:
         seen = moment_of(experience, market)
         vector = None if seen is None else seen.vector
@@ -181,9 +180,8 @@ def trust_for(
     rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
 ) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
     """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
-    agent = deployment.agent
-    settings, engine = agent.experience, agent.engine or rooms.config.engine.default
-    if engine != "ensemble" or not (version.paper_twins and settings.enabled and market.mid):
+    agent, settings = deployment.agent, deployment.agent.experience
+    if not (rooms.members(agent) and version.paper_twins and settings.enabled and market.mid):
         return NO_TRUST, ()
     memory = rooms.experience.twins
     known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms.book, rooms.log, deployment.id)).get(market.symbol)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, has_members, reads_facts_alone
+from tapebook.decision.port import Engine, EngineAnswer, EngineTerms, default_members, reads_facts_alone
 from tapebook.decision.reply import MAX_REASON_CHARS, ReplyRefusal, make_answer_of, parse_reply
 from tapebook.decision.rule_engine import (
     USUAL_SETTINGS,
@@ -240,7 +240,7 @@ def _usage(answers: Sequence[tuple[str, EngineAnswer]]) -> Usage | None:
 def create(terms: EngineTerms) -> Engine:
     """The adapter's entry point."""
     names = terms.members or MEMBERS
-    if any(has_members(name.partition(":")[0]) for name in names):
+    if any(default_members(name.partition(":")[0]) for name in names):
         raise ConfigError("an ensemble cannot be a member of an ensemble: name its members instead")
     paid = sum(bool(terms.member(name, terms.max_usd_e6).identity) for name in names)
     share = terms.max_usd_e6 // max(1, paid)
