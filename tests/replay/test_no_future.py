@@ -26,7 +26,7 @@ from tapebook.wiring import Rooms
 from tests.db.places import sql
 from tests.matrix import examples
 from tests.replay import desk
-from tests.replay.alterations import Alteration, Kind, Vandal, undone
+from tests.replay.alterations import LATER, Alteration, Kind, Vandal, undone
 
 KINDS: tuple[Kind, ...] = ("change", "remove", "add", "finish", "elsewhere")
 
@@ -58,10 +58,11 @@ def packet_bytes(rooms: Rooms, run: DecisionRun) -> bytes:
 def test_alterations_beyond_the_watermarks_change_no_byte(rooms: Rooms, runs: list[DecisionRun]) -> None:
     vandal = Vandal(rooms)
     done: Counter[tuple[Kind, str]] = Counter()
+    # Few tables have rows that end later: these are asked for by name, or some runs of this test would finish nothing.
+    tables = {kind: st.sampled_from(sorted(LATER) if kind == "finish" else vandal.filled) for kind in KINDS}
     alterations = st.builds(
-        Alteration,
-        kind=st.sampled_from(KINDS),
-        table=st.sampled_from(vandal.filled),
+        lambda chosen, **terms: Alteration(*chosen, **terms),
+        st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind), tables[kind])),
         by=st.integers(-10 * MINUTE, 10 * MINUTE),
         later=st.integers(1, 10_000),
         nth=st.just(0) | st.integers(0, 40),
