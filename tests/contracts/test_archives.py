@@ -52,6 +52,8 @@ def place(adapter: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypa
         return str(tmp_path / "home" / "archive")
     for name, value in request.getfixturevalue("server").environment().items():
         monkeypatch.setenv(name, value)
+    # The bucket is there, whichever test is the first.
+    opened(adapter, "s3://contracts/before").create("any", b"")
     return f"s3://contracts/{sha256_hex(str(tmp_path).encode())[:12]}"
 
 
