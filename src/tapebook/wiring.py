@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -158,7 +159,8 @@ class Rooms:
         # What models were asked before, and may cost; a backtest has one.
         self._ledger: SpendLedger = (past.ledger if past else None) or NoSpendLedger()
         self._askers: dict[tuple[str, str], Asker] = {}
-        self._engines: dict[tuple[str, EngineTerms], Engine] = {}
+        # A cache by name and terms: the engine of equal ones is the same for as long as the home is open.
+        self._engine = cache(make_engine)
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
 
@@ -226,11 +228,6 @@ class Rooms:
         found = self._engine(agent.engine or self.config.engine.default, terms)
         self._last_engine = agent, found
         return found
-
-    def _engine(self, name: str, terms: EngineTerms) -> Engine:
-        if (name, terms) not in self._engines:
-            self._engines[name, terms] = make_engine(name, terms)
-        return self._engines[name, terms]
 
     def _member(self, entry: str, cap: int) -> Engine:
         name, _, model = entry.partition(":")
