@@ -123,8 +123,7 @@ class Rooms:
         try:
             self.sources = load_sources(self.config.sources)
             self.tape_packages = (*TAPE_PACKAGES, *(each.migrations for each in self.sources if each.migrations))
-            place = self.config.store.tape
-            self.tape_db = _open_database(home, place, self.tape_packages, durable=False, read_only=reads)
+            self.tape_db = _open_database(home, self.config.store.tape, self.tape_packages, durable=False, read_only=reads)
             self._find_recorded_sources()
         except BaseException:
             self.book_db.close()

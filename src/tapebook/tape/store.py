@@ -396,16 +396,21 @@ class Tape:
     def newest(self, kind: type[Fact], symbol: str, *, view: View) -> Fact | None: ...
     @overload
     def newest(self, kind: str, symbol: str, *, view: View) -> FeatureRow | None: ...
-    def newest(self, kind: type[Fact] | str, symbol: str, *, view: View) -> Fact | FeatureRow | None:
-        """The newest fact of a kind about a symbol, or its newest row of a channel of features."""
+    @overload
+    def newest(
+        self, kind: type[Candle], symbol: str, *, view: View, since: int, granularity_sec: int
+    ) -> Candle | None: ...
+    def newest(
+        self, kind: type[Any] | str, symbol: str, *, view: View, since: int | None = None, granularity_sec: int = 0
+    ) -> Any:
+        """A symbol's newest fact of a kind, or row of a channel of features; of bars, of a length, one that ended."""
         family = self._features[kind] if isinstance(kind, str) else FAMILY_OF_TYPE[kind]
-        found: Fact | FeatureRow | None = self._newest(family, symbol, until=view.as_of, view=view)
-        return found
+        until = view.as_of - granularity_sec * SECOND
+        return self._newest(family, symbol, until=until, view=view, since=since, granularity_sec=granularity_sec)
 
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
         """The rate that was settled at one hour, as far as it was known."""
-        found: list[FundingRate] = self._between(FUNDING, symbol, since=hour, until=hour, view=view)
-        return found[-1] if found else None
+        return next(reversed(self._between(FUNDING, symbol, since=hour, until=hour, view=view)), None)
 
     def mids(self, symbol: str, *, since: int, until: int, view: View) -> list[Mid]:
         """A symbol's midpoints between two moments, oldest first."""
@@ -440,12 +445,6 @@ class Tape:
         )
         if view.watermark <= self._reached:
             self._newest_bars_read = asked, since, last, [*found]
-        return found
-
-    def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
-        """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
-        limits = {"since": since, "until": view.as_of - granularity_sec * SECOND, "granularity_sec": granularity_sec}
-        found: Candle | None = self._newest(CANDLES, symbol, view=view, **limits)
         return found
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
@@ -488,7 +487,7 @@ class Tape:
     def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
         """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
         return any(
-            self.last_bar(symbol, granularity_sec=length, since=end - length * SECOND, view=view)
+            self.newest(Candle, symbol, granularity_sec=length, since=end - length * SECOND, view=view)
             for length in self.lengths_within(symbol, minutes)
         )
 
