@@ -109,13 +109,9 @@ class Rooms:
         self.clock: Final = clock
         self.config: Final[Config] = config if past is None else past.configure(config)
         reads, single_writer = read_with is not None, past is not None
+        stores = self.config.store
         book_db = _open_database(
-            home,
-            self.config.store.book,
-            BOOK_PACKAGES,
-            durable=not single_writer,
-            large_pages=single_writer,
-            read_only=reads,
+            home, stores.book, BOOK_PACKAGES, durable=not single_writer, large_pages=single_writer, read_only=reads
         )
         # Rows of events wait for the end of their transaction: on a server they take one round trip together.
         buffered = None if reads else BufferedDatabase(book_db)
@@ -123,7 +119,7 @@ class Rooms:
         try:
             self.sources = load_sources(self.config.sources)
             self.tape_packages = (*TAPE_PACKAGES, *(each.migrations for each in self.sources if each.migrations))
-            self.tape_db = _open_database(home, self.config.store.tape, self.tape_packages, durable=False, read_only=reads)
+            self.tape_db = _open_database(home, stores.tape, self.tape_packages, durable=False, read_only=reads)
             self._find_recorded_sources()
         except BaseException:
             self.book_db.close()
