@@ -37,7 +37,7 @@ from typing import Any, Protocol, overload
 import msgspec
 
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, floor_to_step
+from tapebook.domain.units import HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.tape.view import GRACE_MS, INTERVALS, NO_WATERMARK, View
 
 
@@ -79,8 +79,6 @@ def roll_up(minutes: Iterable[Candle], *, granularity_sec: int) -> list[Candle]:
 BAR_LENGTHS = tuple(sorted(INTERVALS.values()))
 """The bars a tape may have, in seconds, finest first."""
 
-# How far back a bar is looked for, nearest first: the farther, the more there is to look through.
-_BACK = (HOUR, DAY, 30 * DAY)
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
 # What counts as one when bars of whole hours are made.
 _HOURS = (_MINUTE_SEC, _HOUR_SEC)
@@ -183,25 +181,6 @@ def lengths_counted_as(length: int, *, minutes: int) -> tuple[int, ...]:
 def is_finest(found: Sequence[Candle], length: int, *, minutes: int, end: int) -> bool:
     """Whether these are the bars to take; stored hours that stop short may be a history with a finer one behind it."""
     return bool(found) and (length != _MINUTE_SEC or minutes % 60 != 0 or found[-1].bucket_ts + minutes * MINUTE == end)
-
-
-def newest_bar(tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[int] | None = None) -> Candle | None:
-    """The bar that ended last, of the finest there are: a longer one counts where no shorter one lies in it."""
-    # Behind the end of a minute that is as new as this no longer bar fits.
-    since = view.as_of - (BAR_LENGTHS[1] + _MINUTE_SEC) * SECOND + 1
-    if (fresh := tape.newest(Candle, symbol, granularity_sec=_MINUTE_SEC, since=since, view=view)) is not None:
-        return fresh
-    lengths = tape.stored_lengths() if lengths is None else lengths
-    for back in _BACK:
-        best: Candle | None = None
-        for length in lengths:
-            last = view.as_of - length * SECOND
-            since = last - back if best is None else best.end
-            if since <= last:
-                best = tape.newest(Candle, symbol, granularity_sec=length, since=since, view=view) or best
-        if best is not None:
-            return best
-    return None
 
 
 class FinishedBars(msgspec.Struct, frozen=True):
