@@ -191,7 +191,7 @@ PURE_CACHES = {
     },
     "db/sqlite.py": {"_multi_row_insert"},
     "broker/port.py": {"trades_elsewhere"},
-    "decision/guard.py": {"_numbers_in_line"},
+    "decision/guard.py": {"numbers_in"},
     "decision/port.py": {"default_members"},
     "decision/reply.py": {"parse_reply", "make_answer_of"},
     "domain/estimate.py": {"student_quantile"},

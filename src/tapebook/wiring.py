@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -108,13 +109,9 @@ class Rooms:
         self.clock: Final = clock
         self.config: Final[Config] = config if past is None else past.configure(config)
         reads, single_writer = read_with is not None, past is not None
+        stores = self.config.store
         book_db = _open_database(
-            home,
-            self.config.store.book,
-            BOOK_PACKAGES,
-            durable=not single_writer,
-            large_pages=single_writer,
-            read_only=reads,
+            home, stores.book, BOOK_PACKAGES, durable=not single_writer, large_pages=single_writer, read_only=reads
         )
         # Rows of events wait for the end of their transaction: on a server they take one round trip together.
         buffered = None if reads else BufferedDatabase(book_db)
@@ -122,8 +119,7 @@ class Rooms:
         try:
             self.sources = load_sources(self.config.sources)
             self.tape_packages = (*TAPE_PACKAGES, *(each.migrations for each in self.sources if each.migrations))
-            place = self.config.store.tape
-            self.tape_db = _open_database(home, place, self.tape_packages, durable=False, read_only=reads)
+            self.tape_db = _open_database(home, stores.tape, self.tape_packages, durable=False, read_only=reads)
             self._find_recorded_sources()
         except BaseException:
             self.book_db.close()
@@ -158,7 +154,8 @@ class Rooms:
         # What models were asked before, and may cost; a backtest has one.
         self._ledger: SpendLedger = (past.ledger if past else None) or NoSpendLedger()
         self._askers: dict[tuple[str, str], Asker] = {}
-        self._engines: dict[tuple[str, EngineTerms], Engine] = {}
+        # A cache by name and terms: the engine of equal ones is the same for as long as the home is open.
+        self._engine = cache(make_engine)
         self._last_engine: tuple[AgentProfile, Engine] | None = None
         self._brokers: dict[str, Broker] = {}
 
@@ -226,11 +223,6 @@ class Rooms:
         found = self._engine(agent.engine or self.config.engine.default, terms)
         self._last_engine = agent, found
         return found
-
-    def _engine(self, name: str, terms: EngineTerms) -> Engine:
-        if (name, terms) not in self._engines:
-            self._engines[name, terms] = make_engine(name, terms)
-        return self._engines[name, terms]
 
     def members(self, agent: AgentProfile) -> tuple[str, ...]:
         """Whose votes decide for an agent: the members it names, or its engine's; none where that decides alone."""

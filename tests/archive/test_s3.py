@@ -24,6 +24,7 @@ from tapebook.desk import roles
 from tapebook.desk.document_writes import append_entry
 from tapebook.desk.roles import RoleProgress, StopSignal
 from tapebook.domain.canonical import content_key
+from tapebook.domain.market import Mid
 from tapebook.domain.units import HOUR, MINUTE
 from tapebook.errors import BadInput, ConfigError, Damaged, StoreFailed
 from tapebook.ingest import compaction
@@ -109,7 +110,7 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
         agent, recorder = floor.hire(), _recorder(floor.rooms.archive, floor.rooms.config, floor.rooms.tape_db)
         floor.quote(BTC=100, ETH=10)
         floor.later(3 * HOUR, BTC=101, ETH=10)
-        before = floor.rooms.tape.mids("BTC", since=0, until=2**62, view=View(floor.clock.now()))
+        before = floor.rooms.tape.facts(Mid, "BTC", since=0, until=2**62, view=View(floor.clock.now()))
         anchors, mover = AnchorTimer(floor.rooms), RowMover(floor.rooms.clock, floor.rooms.home)
         began = time.monotonic()
         for turn in range(5):
@@ -120,12 +121,12 @@ def test_nobody_who_trades_or_listens_waits_for_a_bucket_that_does_not_answer(
             assert anchors.anchor_if_due() is mover.move_if_due() is recorder.archive_due(floor.clock.now()) is None
         assert time.monotonic() - began < 4, "a request that is not answered takes 20 seconds"
         now = floor.clock.now()
-        assert floor.rooms.tape.mids("BTC", since=0, until=now, view=View(now))[:2] == before
+        assert floor.rooms.tape.facts(Mid, "BTC", since=0, until=now, view=View(now))[:2] == before
         gate.shut()
         gate.open()
         wait_for(lambda: anchors.anchor_if_due() is None and floor.rooms.log.newest_anchor().number > 0)
         wait_for(lambda: mover.move_if_due() is None and mover.moved > 0)
-        after = floor.rooms.tape.mids("BTC", since=0, until=2**62, view=View(floor.clock.now()))
+        after = floor.rooms.tape.facts(Mid, "BTC", since=0, until=2**62, view=View(floor.clock.now()))
         assert after[: len(before)] == before and len(BucketArchive("s3://desk/silent").keys("cold/tape/mids/")) == 1
         anchors.close()
         mover.close()

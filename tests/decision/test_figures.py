@@ -76,11 +76,21 @@ def test_every_number_of_the_packet_is_explained(number: int, digits: int) -> No
 PIECES = st.sampled_from(["1.5", "65,200", "\n", "\n", " ", "%", "k", "bps", "B", "M x", "-", ".5", "7" * 40, "a", ":"])
 
 
-@given(st.lists(PIECES | st.text(max_size=3), max_size=20).map("".join))
+TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=20).map("".join)
+
+
+@given(TEXTS)
 @example("1.5\n% of it")
 @example("1.5\nk and 2.5\nkg")
-def test_numbers_line_by_line_are_those_of_the_whole(text: str) -> None:
-    assert numbers_in(text) == {figure.value for figure in figures_in(text)}
+def test_numbers_of_a_packet_are_those_of_a_reason(text: str) -> None:
+    assert set(numbers_in(text)) == {figure.value for figure in figures_in(text)}
+
+
+@given(TEXTS, TEXTS)
+@example("1500 and 1.5", "1.5\n% of it")
+@example("1500 and 25 and 2500", "1.5\nk and 2.5\nkg")
+def test_numbers_line_by_line_are_those_of_the_whole(reason: str, text: str) -> None:
+    assert flags(reason, text) == flags(reason, text.replace("\n", " "))
 
 
 @given(st.text(max_size=240))

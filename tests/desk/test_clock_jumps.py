@@ -125,7 +125,7 @@ def test_a_clock_that_goes_ahead_and_back_is_survived(tmp_path: Path) -> None:
                 assert len(situation.market.bars) == 60, "bars of the jump are missing"
         assert rooms.tape.head()[1] <= END + SECOND
         # What the clock dated while it was ahead is gone for good, and channels have come as far as the market.
-        assert rooms.tape.mids("HYPE", since=END + MINUTE, until=END + DAY, view=View(END + DAY)) == []
+        assert rooms.tape.facts(Mid, "HYPE", since=END + MINUTE, until=END + DAY, view=View(END + DAY)) == []
         assert max(channel.newest_known_at for channel in rooms.tape.channels()) <= END + SECOND
         for name in deployments:
             assert rooms.book.seq_as_of(name, END + SECOND) == rooms.book.head(name)

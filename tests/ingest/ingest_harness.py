@@ -233,7 +233,7 @@ def digest(tape: Tape, *, as_of: int) -> str:
     parts: list[object] = []
     for symbol in SYMBOLS:
         parts += tape.candles(symbol, granularity_sec=60, since=as_of - 3 * HOUR, view=view)
-        parts += tape.mids(symbol, since=as_of - 2 * HOUR, until=as_of, view=view)
+        parts += tape.facts(Mid, symbol, since=as_of - 2 * HOUR, until=as_of, view=view)
         parts += [tape.newest(Mid, symbol, view=view), tape.newest(Liquidity, symbol, view=view)]
         parts += [tape.newest(AssetContext, symbol, view=view), tape.newest(FundingRate, symbol, view=view)]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

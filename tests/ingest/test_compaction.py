@@ -88,8 +88,8 @@ def test_two_symbols_or_one_chunk_at_a_time(rooms: Rooms, clock: VirtualClock) -
         if len(moved) % 40 == 0 or not tidy.is_due():
             assert weather.digest(rooms.tape, as_of=BORN + 4 * HOUR - 1) == before
     assert max(moved) == 7 * CANDLES.span_ms // MINUTE and sum(moved) > 1_000, "one chunk of all symbols"
-    assert rooms.tape.mids(OTHER, since=0, until=FOREVER, view=View(FOREVER)) == []
-    assert len(rooms.tape.mids("BTC", since=0, until=FOREVER, view=View(FOREVER))) == 180
+    assert rooms.tape.facts(Mid, OTHER, since=0, until=FOREVER, view=View(FOREVER)) == []
+    assert len(rooms.tape.facts(Mid, "BTC", since=0, until=FOREVER, view=View(FOREVER))) == 180
 
 
 @pytest.mark.parametrize(("at_once", "least"), [(None, 1), (2, 3)], ids=["in virtual time", "live"])

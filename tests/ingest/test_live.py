@@ -134,7 +134,7 @@ def test_a_full_disk_is_reported_and_nothing_received_meanwhile_is_lost(tmp_path
     problems = [progress.problem for progress in said]
     assert problems[3] is not None and problems[3].startswith(str(FULL)) and problems[-1] is None
     with weather.opened(home) as rooms:
-        assert len(rooms.tape.mids("BTC", since=START, until=START + 80_000, view=View(FOREVER))) > 8
+        assert len(rooms.tape.facts(Mid, "BTC", since=START, until=START + 80_000, view=View(FOREVER))) > 8
         assert not weather.ledgers(rooms.tape)["mids"].unnamed
 
 

@@ -149,7 +149,7 @@ def test_chunks_that_another_process_archives_during_a_read_are_not_missed(desk:
     log, view = StatementLog(desk.db), View(T0 + HOUR)
     tape = Tape(cast("Database", log), clock=desk.clock, fetch=desk.shelf.get)
     limits: dict[str, Any] = {"granularity_sec": 60, "since": T0, "view": view}
-    before = tape.candles("BTC", **limits), tape.last_bar("BTC", **limits)
+    before = tape.candles("BTC", **limits), tape.newest(Candle, "BTC", **limits)
     assert len(before[0]) == 60 and before[1] == before[0][-1]
     log.names.clear()
 
@@ -159,10 +159,10 @@ def test_chunks_that_another_process_archives_during_a_read_are_not_missed(desk:
 
     log.after = archive_half
     for _ in range(2):
-        assert (tape.candles("BTC", **limits), tape.last_bar("BTC", **limits)) == before
+        assert (tape.candles("BTC", **limits), tape.newest(Candle, "BTC", **limits)) == before
     assert desk.shelf.objects, "nothing was archived"
     desk.retire(at=T0 + DAY)
-    assert (tape.candles("BTC", **limits), tape.last_bar("BTC", **limits)) == before
+    assert (tape.candles("BTC", **limits), tape.newest(Candle, "BTC", **limits)) == before
 
 
 def test_a_lost_object_is_said_and_named(desk: Desk) -> None:

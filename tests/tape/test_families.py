@@ -112,7 +112,7 @@ def test_rows_in_chunks_of_twenty_are_found_here_and_in_the_archive(db: Database
     db.execute_script(dict(_migration_files(MIGRATIONS))["0005_chunks.sql"])
     assert db.all(sql("SELECT SUM(rows_moved) FROM tape_archived")) == moved
     tape = Tape(db, clock=VirtualClock(NOON), fetch=shelf.get)
-    assert tape.mids("BTC", since=0, until=NOON + HOUR, view=VIEW) == mids
+    assert tape.facts(Mid, "BTC", since=0, until=NOON + HOUR, view=VIEW) == mids
     assert tape.candles("BTC", granularity_sec=60, since=0, view=VIEW) == minutes
     assert tape.candles("BTC", granularity_sec=3_600, since=0, view=VIEW) == hours
     for number in (0, 1, 19, 20, 21, 44, 45, 46, 89):

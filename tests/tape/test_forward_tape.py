@@ -41,10 +41,10 @@ def answers(tape: Tape, symbol: str, view: View, *, back: int) -> dict[str, Any]
     found["funding"] = tape.funding_at(symbol, hour=since - since % HOUR, view=view)
     found["announced"] = tape.facts(PredictedFunding, symbol, since=since, view=view)
     found["predicted"] = tape.predicted_funding(symbol, since=since, view=view)
-    found["mids"] = tape.mids(symbol, since=since, until=at - back // 2, view=view)
+    found["mids"] = tape.facts(Mid, symbol, since=since, until=at - back // 2, view=view)
     for length in BAR_LENGTHS:
         found[f"candles {length}"] = tape.candles(symbol, granularity_sec=length, since=since, view=view)
-        found[f"last {length}"] = tape.last_bar(symbol, granularity_sec=length, since=since, view=view)
+        found[f"last {length}"] = tape.newest(Candle, symbol, granularity_sec=length, since=since, view=view)
     for size, count in ((1, 5), (5, 3), (30, 4), (60, 5), (240, 2)):
         found[f"bars {size}"] = tape.bars(symbol, minutes=size, count=count, view=view)
         whole = finished_bars(tape, symbol, minutes=size, count=count, view=view)

@@ -170,8 +170,11 @@ def test_one_bad_price_of_a_frame_hides_no_other(db: Database) -> None:
     quarantine = Quarantine(RULES, tape.stored_prices())
     assert [_taken(tape, quarantine, frame) for frame in frames] == [True, False, True]
     view = View(NOON + 2 * HOUR)
-    assert [mid.bucket_ts - NOON for mid in tape.mids("BTC", since=0, until=NOON + HOUR, view=view)] == [0, 10_000]
-    assert len(tape.mids("ETH", since=0, until=NOON + HOUR, view=view)) == 3
+    assert [mid.bucket_ts - NOON for mid in tape.facts(Mid, "BTC", since=0, until=NOON + HOUR, view=view)] == [
+        0,
+        10_000,
+    ]
+    assert len(tape.facts(Mid, "ETH", since=0, until=NOON + HOUR, view=view)) == 3
     (kept,) = tape.quarantined_observations(since=0)
     assert "64000000 is 1e+03 times 64000" in kept.why
     assert tape.price_state("BTC") == quarantine.state("BTC")

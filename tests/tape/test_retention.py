@@ -101,7 +101,7 @@ def moments() -> list[View]:
 def read_mids(tape: Tape, symbol: str) -> list[object]:
     found: list[object] = [tape.newest(Mid, symbol, view=view) for view in moments()]
     for view in moments():
-        found.append(tape.mids(symbol, since=view.as_of - 7 * HOUR, until=view.as_of, view=view))
+        found.append(tape.facts(Mid, symbol, since=view.as_of - 7 * HOUR, until=view.as_of, view=view))
     return found
 
 
@@ -209,8 +209,8 @@ def test_imported_rows_never_leave(db: Database, two_days: Days) -> None:
     retire_rows(db, shelf.put, keep=dict.fromkeys(KEEP, 0), now=NOW + DAY, watched=everything)
     left = count(db)
     assert left[MIDS.table] == 100 and left[CANDLES.table] == 100 and sum(left.values()) == 200
-    assert tape.mids("SOL", since=T0, until=NOW, view=View(NOW)) == old
-    assert tape.mids("SOL", since=T0, until=NOW, view=View(T0 + 2 * MINUTE)) == old[:13]
+    assert tape.facts(Mid, "SOL", since=T0, until=NOW, view=View(NOW)) == old
+    assert tape.facts(Mid, "SOL", since=T0, until=NOW, view=View(T0 + 2 * MINUTE)) == old[:13]
 
 
 def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_before(
@@ -218,13 +218,13 @@ def test_midpoints_of_symbols_nobody_watches_are_gone_and_all_else_is_read_as_be
 ) -> None:
     shelf = Shelf()
     tape = two_days(shelf)
-    all_mids = tape.mids("BTC", since=T0, until=NOW, view=View(NOW))
+    all_mids = tape.facts(Mid, "BTC", since=T0, until=NOW, view=View(NOW))
     before = read_mids(tape, "ETH"), read_others(tape)
     rows = sum(count(db).values())
     moved = retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: {"ETH"})
     assert sum(count(db).values()) == rows - moved, "rows that are deleted are counted too"
     assert (read_mids(tape, "ETH"), read_others(tape)) == before
-    kept = tape.mids("BTC", since=T0, until=NOW, view=View(NOW))
+    kept = tape.facts(Mid, "BTC", since=T0, until=NOW, view=View(NOW))
     assert kept == all_mids[-len(kept) :] and 3 <= len(kept) <= 5, "the last half hour, and the rest of a chunk"
     archived = db.all(sql(f"SELECT SUM(rows_moved) FROM tape_archived WHERE table_name = '{MIDS.table}'"))[0][0]
     assert archived == len(all_mids) - len(kept), "of two symbols one is archived"
@@ -243,7 +243,7 @@ def test_who_watches_is_asked_chunk_by_chunk_and_again_before_rows_are_deleted(d
     assert gone == 20 and not shelf.objects
     assert sum(steps) > 100, "other families"
     assert retire_rows(db, shelf.put, keep=KEEP, now=NOW, watched=lambda: watched) > 500
-    assert len(tape.mids("BTC", since=T0, until=NOW, view=View(NOW))) == 2 * 144 - 10
+    assert len(tape.facts(Mid, "BTC", since=T0, until=NOW, view=View(NOW))) == 2 * 144 - 10
 
 
 def test_few_rows_wait_for_others_and_a_file_is_of_one_month_and_one_family(db: Database) -> None:

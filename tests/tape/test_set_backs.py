@@ -86,7 +86,7 @@ class Read(msgspec.Struct, frozen=True):
 
 def _read(tape: Tape, view: View) -> Read:
     bars = tape.candles("BTC", granularity_sec=60, since=0, view=view)
-    mids = tape.mids("BTC", since=0, until=view.as_of, view=view)
+    mids = tape.facts(Mid, "BTC", since=0, until=view.as_of, view=view)
     return Read(view, (tuple(bars), tuple(mids), tape.newest(Mid, "BTC", view=view), tape.last_price("BTC", view=view)))
 
 
@@ -109,4 +109,4 @@ def test_whatever_the_clock_does_reads_stay_and_show_nothing_of_later(ahead: lis
         tape.commit([Mid("BTC", clock.at, 1)])
         bars, mids, *_ = _read(tape, View(clock.at)).found
         assert [each.close_e8 for each in bars] == [100 + minute for minute in range(len(ahead))]
-        assert tape.mids("BTC", since=0, until=NOON + 9 * DAY, view=View(NOON + 9 * DAY)) == list(mids)
+        assert tape.facts(Mid, "BTC", since=0, until=NOON + 9 * DAY, view=View(NOON + 9 * DAY)) == list(mids)

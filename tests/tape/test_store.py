@@ -59,7 +59,7 @@ def test_empty_tape(db: Database) -> None:
     assert (tape.head(), tape.rows_written(), tape.first_known_at(), tape.symbols()) == ((0, 0), 0, 0, [])
     assert (tape.channels(), tape.gaps(as_of=NOON), tape.gap_count()) == ([], [], 0)
     assert tape.newest(Mid, "BTC", view=View(NOON)) is None
-    assert tape.mids("BTC", since=0, until=NOON, view=View(NOON)) == []
+    assert tape.facts(Mid, "BTC", since=0, until=NOON, view=View(NOON)) == []
     assert tape.candles("BTC", granularity_sec=60, since=0, view=View(NOON)) == []
 
 
@@ -217,7 +217,7 @@ def check_view(tape: Tape, naive: NaiveTape, view: View, *, since: int) -> None:
         for family in FAMILIES:
             assert tape.newest(family, symbol, view=view) == naive.newest(family, symbol, view=view)
         until = since + 3 * MINUTE
-        found = tape.mids(symbol, since=since, until=until, view=view)
+        found = tape.facts(Mid, symbol, since=since, until=until, view=view)
         assert found == naive.mids(symbol, since=since, until=until, view=view)
         for seconds in (60, 120):
             bars = tape.candles(symbol, granularity_sec=seconds, since=since, view=view)
@@ -285,7 +285,7 @@ def everything(tape: Tape, view: View) -> list[object]:
     found: list[object] = []
     for symbol in ("BTC", "ETH"):
         found += [tape.newest(family, symbol, view=view) for family in FAMILIES]
-        found += tape.mids(symbol, since=0, until=NOON + HOUR, view=view)
+        found += tape.facts(Mid, symbol, since=0, until=NOON + HOUR, view=view)
         found += tape.candles(symbol, granularity_sec=60, since=0, view=view)
     return found
 

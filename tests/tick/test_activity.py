@@ -42,7 +42,7 @@ class Night:
         """Buys, or sells, at the newest price."""
         seq, at = self.rooms.book.head(self.deployment.id), self.clock.now()
         account = self.rooms.book.account(self.deployment.id, seq=seq)
-        (newest,) = self.rooms.tape.mids("BTC", since=at, until=at, view=View(at))
+        (newest,) = self.rooms.tape.facts(Mid, "BTC", since=at, until=at, view=View(at))
         fill = Fill(f"f{seq}", "BTC", at, size * E8, newest.price_e8, 0, False, f"c{seq}")
         _, bodies = settle_fill(account, fill, TradeCause("a", 1), mark_e8=None)
         self.rooms.book.append(self.deployment.id, [draft_event(at, body) for body in bodies], expected_seq=seq)

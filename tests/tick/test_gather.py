@@ -14,7 +14,7 @@ from tapebook.clock import VirtualClock
 from tapebook.context import CURRENT_RENDERER, PACKET_VERSIONS, MarketCache, PacketCaches, Situation, assemble_packet
 from tapebook.context.assemble import RENDERER_SECTIONS, ROOM_OF_SECTION
 from tapebook.domain.agent import ContextProfile, Deployment, parse_memory
-from tapebook.domain.market import FeatureRow
+from tapebook.domain.market import Candle, FeatureRow
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import MINUTE
 from tapebook.errors import Busy
@@ -66,9 +66,17 @@ def all_runs(rooms: Rooms) -> list[DecisionRun]:
     return [run for run in found if run is not None]
 
 
+READ_FACTS: Callable[..., list[Any]] = Tape.facts
+
+
 def failing(*_: object, **__: object) -> NoReturn:
     """A store that does not answer."""
     raise Busy("book.db is held by another process")
+
+
+def facts_of_bars_alone(tape: Tape, kind: Any, symbol: str, **terms: Any) -> list[Any]:
+    """Reads bars, and fails for what a decision may do without."""
+    return READ_FACTS(tape, kind, symbol, **terms) if kind is Candle else failing()
 
 
 # What is shared
@@ -107,7 +115,7 @@ def test_agents_due_together_read_the_market_once(rooms: Rooms, monkeypatch: pyt
 def test_market_that_was_not_read_whole_is_not_shared(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = MarketCache()
     with monkeypatch.context() as patch:
-        patch.setattr(Tape, "facts", failing)
+        patch.setattr(Tape, "facts", facts_of_bars_alone)
         assert now(rooms, quick(rooms), shelf=shelf).degraded == ("features",)
     assert len(shelf) == 0
     whole = now(rooms, quick(rooms), shelf=shelf)
@@ -134,7 +142,7 @@ def test_section_that_fails_is_empty_and_named(name: str, rooms: Rooms, monkeypa
     whole = now(rooms, deployment)
     assert part(whole) not in EMPTY and whole.degraded == ()
     with monkeypatch.context() as patch:
-        patch.setattr(type(getattr(rooms, room)), method, failing)
+        patch.setattr(type(getattr(rooms, room)), method, facts_of_bars_alone if method == "facts" else failing)
         found = now(rooms, deployment)
     assert found.degraded == (name,)
     assert part(found) in EMPTY

@@ -111,13 +111,13 @@ def test_a_decision_reads_of_the_market_around_an_asset_what_its_packet_shows(
     asked: set[object] = set()
     read_newest, read_facts = Tape.newest, Tape.facts
 
-    def newest(tape: Tape, kind: Any, symbol: str, *, view: View) -> object:
+    def newest(tape: Tape, kind: Any, symbol: str, **terms: Any) -> object:
         asked.add(kind)
-        return read_newest(tape, kind, symbol, view=view)
+        return read_newest(tape, kind, symbol, **terms)
 
-    def facts(tape: Tape, kind: Any, symbol: str, *, since: int, view: View) -> object:
+    def facts(tape: Tape, kind: Any, symbol: str, **terms: Any) -> object:
         asked.add(kind)
-        return read_facts(tape, kind, symbol, since=since, view=view)
+        return read_facts(tape, kind, symbol, **terms)
 
     monkeypatch.setattr(Tape, "newest", newest)
     monkeypatch.setattr(Tape, "facts", facts)

@@ -38,6 +38,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain, repeat
 
 import msgspec
 
@@ -497,8 +498,12 @@ def unexplained_numbers(action: Action, packet: Callable[[], Packet]) -> tuple[s
     seen, limit, confidence = packet(), action.limit_price_e8 or 0, action.confidence_e4
     # What the action itself says: its size, leverage, limit and confidence.
     known = {action.notional_usd_e6 / E6, float(action.leverage), limit / E8, confidence / 1e4, confidence / 100}
+    # Line by line, since most lines of a packet were in the one before.
+    # A unit at the beginning of a line belongs to the number before it.
+    text = f"{seen.system}\n{seen.text}"
+    lines = [text] if _SPILLED.search(text) else text.split("\n")
     # Sorted once: every comparison is a bisection then.
-    ordered = sorted(known | numbers_in(f"{seen.system}\n{seen.text}"))
+    ordered = sorted(known.union(*map(numbers_in, lines)))
     unexplained = []
     for figure in claimed:
         if not _is_explained(figure, ordered):
@@ -506,18 +511,11 @@ def unexplained_numbers(action: Action, packet: Callable[[], Packet]) -> tuple[s
     return tuple(unexplained)
 
 
-def numbers_in(text: str) -> set[float]:
-    """Every number of a text."""
-    # Line by line, since most lines of a packet were in the one before.
-    # A unit at the beginning of a line belongs to the number before it.
-    lines = [text] if _SPILLED.search(text) else text.split("\n")
-    return set().union(*map(_numbers_in_line, lines))
-
-
 @lru_cache(maxsize=20_000)
-def _numbers_in_line(line: str) -> tuple[float, ...]:
+def numbers_in(text: str) -> tuple[float, ...]:
+    """Every number of a text, as large as `figures_in` says."""
     values = []
-    for number, unit in _NUMBER.findall(line):
+    for number, unit in _NUMBER.findall(text):
         digits, scale = number.replace(",", ""), _SCALES.get(unit, 0)
         # A Decimal is used only where a float would round it twice.
         is_short = len(digits) <= _EXACT_DIGITS
@@ -526,24 +524,18 @@ def _numbers_in_line(line: str) -> tuple[float, ...]:
 
 
 def _is_explained(figure: ClaimedFigure, known: Sequence[float]) -> bool:
-    value, slack = figure.value, figure.slack
-    if _is_near_any(known, [(value, slack)]) or _is_near_any(known, [(base + value, slack) for base in known]):
-        return True
-    if figure.out_of is None:
-        return False
-    part, width = value / figure.out_of, slack / figure.out_of
-    # Up by, down by, and a share of: each as the other number it would need.
-    factors = (part, 1 + part, 1 - part)
-    return any(_is_near_any(known, [(base * factor, base * width) for base in known if base]) for factor in factors)
-
-
-def _is_near_any(known: Sequence[float], wanted: Iterable[tuple[float, float]]) -> bool:
-    """Whether a number lies within the slack of a wanted one."""
-    # A little more than the slack, for what floats lose.
-    count = len(known)
-    for value, slack in wanted:
-        slack += 1e-9 * abs(value)
-        at = bisect_left(known, value - slack)
-        if at < count and known[at] <= value + slack:
+    """Whether a number is near a known one, or what simple arithmetic makes of two of them."""
+    value, slack, count = figure.value, figure.slack, len(known)
+    wanted: list[Iterable[tuple[float, float]]] = [[(value, slack)], zip(map(value.__add__, known), repeat(slack))]
+    if figure.out_of is not None:
+        part, width, others = value / figure.out_of, slack / figure.out_of, list(filter(None, known))
+        # Up by, down by, and a share of: each as the other number it would need.
+        for factor in (part, 1 + part, 1 - part):
+            wanted.append(zip(map(factor.__mul__, others), map(width.__mul__, others), strict=True))
+    for number, off in chain.from_iterable(wanted):
+        # A little more, for what floats lose.
+        most = off + 1e-9 * abs(number)
+        at = bisect_left(known, number - most)
+        if at < count and known[at] <= number + most:
             return True
     return False

@@ -119,13 +119,13 @@ class PastMarket:
             return None, until <= since
         bars = self._bars(held.symbol, since=since, until=until)
         begins = min(since, bars[0].bucket_ts) if bars else since
-        mids = self._tape.mids(held.symbol, since=begins, until=until - 1, view=self._view)
+        mids = self._tape.facts(Mid, held.symbol, since=begins, until=until - 1, view=self._view)
         ended = [bar for bar in bars if bar.end <= ended_by]
         return extremes(ended, mids, since), _covers_span(bars, mids, since=since, until=until)
 
     def price_at(self, symbol: str, moment: int) -> int | None:
         """The price observed at a moment; None when none was within the hour before it."""
-        mids = self._tape.mids(symbol, since=moment - HOUR, until=moment, view=self._view)
+        mids = self._tape.facts(Mid, symbol, since=moment - HOUR, until=moment, view=self._view)
         if mids and mids[-1].bucket_ts >= moment - MINUTE:
             return mids[-1].price_e8
         ended = [bar for bar in self._bars(symbol, since=moment - HOUR, until=moment) if bar.end <= moment]

@@ -62,7 +62,7 @@ def _settled_until(tape: Tape, symbol: str, view: View) -> int:
     # What is not there yet, or ends in the middle of a larger bar, leaves that bar unfinished however long ago it
     # was.
     mid = tape.newest(Mid, symbol, view=view)
-    stored = [tape.last_bar(symbol, granularity_sec=length, since=0, view=view) for length in INTERVAL_NAMES]
+    stored = [tape.newest(Candle, symbol, granularity_sec=length, since=0, view=view) for length in INTERVAL_NAMES]
     return max([0 if mid is None else mid.bucket_ts - GRACE_MS, *(bar.end for bar in stored if bar is not None)])
 
 

@@ -1,6 +1,6 @@
 """The market of a symbol now: its price and the features from their rows, with how old each is."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypedDict, cast
 
 import msgspec
@@ -11,7 +11,7 @@ from tapebook.domain.text import short_line
 from tapebook.domain.units import DAY, E8, HOUR, iso_text
 from tapebook.tape.bars import finished_bars, regime_of
 from tapebook.tape.features import liquidity_profile, to_metrics
-from tapebook.tape.registry import SUBJECT_STALE_AFTER_MS, macro_rows, prediction_rows, prediction_symbols
+from tapebook.tape.registry import SUBJECT_STALE_AFTER_MS, SubjectRow, macro_rows, prediction_rows
 from tapebook.tape.store import Tape
 from tapebook.tape.view import RecordedGap, View
 
@@ -194,8 +194,8 @@ def _predictions(
     tape: Tape, symbol: str, view: View, horizon: Horizon, *, chosen: Sequence[str]
 ) -> dict[str, Any] | None:
     """The block of an asset, with those of other assets that are subscribed to beside it, by symbol."""
-    found = {each: _prediction_block(tape, each, view, horizon) for each in prediction_symbols(symbol, chosen)}
-    known = {each: block for each, block in found.items() if block is not None}
+    rows = prediction_rows(tape, symbol, view=view, chosen=chosen)
+    known = {each: _prediction_block(by_channel, view, horizon) for each, by_channel in rows.items()}
     own = known.pop(symbol, None)
     if not known:
         return own
@@ -205,11 +205,8 @@ def _predictions(
     return ages | {"subscribed": known}
 
 
-def _prediction_block(tape: Tape, symbol: str, view: View, horizon: Horizon) -> dict[str, Any] | None:
+def _prediction_block(rows: Mapping[str, SubjectRow], view: View, horizon: Horizon) -> dict[str, Any]:
     """The summaries of an asset's prediction markets; titles are text of others, without what is not seen."""
-    rows = prediction_rows(tape, symbol, view=view)
-    if not rows:
-        return None
     # A decision of minutes has no use for what ends in months.
     wanted = {"immediate": "immediate_markets", "recentlyClosed": "recently_closed_markets"}
     if horizon in ("swing", "position"):

@@ -32,12 +32,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import truediv
-from typing import Protocol
+from typing import Any, Protocol, overload
 
 import msgspec
 
 from tapebook.domain.market import Candle, Mid
-from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND, floor_to_step
+from tapebook.domain.units import HOUR, MINUTE, SECOND, floor_to_step
 from tapebook.tape.view import GRACE_MS, INTERVALS, NO_WATERMARK, View
 
 
@@ -79,15 +79,23 @@ def roll_up(minutes: Iterable[Candle], *, granularity_sec: int) -> list[Candle]:
 BAR_LENGTHS = tuple(sorted(INTERVALS.values()))
 """The bars a tape may have, in seconds, finest first."""
 
-# How far back a bar is looked for, nearest first: the farther, the more there is to look through.
-_BACK = (HOUR, DAY, 30 * DAY)
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
 # What counts as one when bars of whole hours are made.
 _HOURS = (_MINUTE_SEC, _HOUR_SEC)
 
 
 class StoredBars(Protocol):
-    """Bars as they are stored."""
+    """Bars and midpoints as they are stored."""
+
+    @overload
+    def newest(self, kind: type[Mid], symbol: str, *, view: View) -> Mid | None: ...
+    @overload
+    def newest(
+        self, kind: type[Candle], symbol: str, *, view: View, since: int, granularity_sec: int
+    ) -> Candle | None: ...
+    def newest(self, kind: type[Any], symbol: str, *, view: View, since: int = 0, granularity_sec: int = 0) -> Any:
+        """The newest midpoint; or the newest bar of a length that begins at or after a moment and had ended."""
+        ...
 
     def candles(
         self, symbol: str, *, granularity_sec: int, since: int, view: View, until: int = NO_WATERMARK
@@ -95,12 +103,26 @@ class StoredBars(Protocol):
         """A symbol's bars that begin between two moments and had ended by `view.as_of`, oldest first."""
         ...
 
+    def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
+        """The newest bars of a size, oldest first, and when the last stored bar they are made of ended."""
+        ...
+
     def stored_lengths(self) -> Sequence[int]:
         """The lengths there are bars of, of whatever symbol, finest first."""
         ...
 
-    def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
-        """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
+    def lengths_within(self, symbol: str, minutes: int) -> Iterable[int]:
+        """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
+        ...
+
+    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
+        """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
+        ...
+
+    def first_known(
+        self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
+    ) -> int:
+        """When the first row of a stretch was known that had ended by then, up to a watermark; never, without a row."""
         ...
 
 
@@ -161,55 +183,6 @@ def is_finest(found: Sequence[Candle], length: int, *, minutes: int, end: int) -
     return bool(found) and (length != _MINUTE_SEC or minutes % 60 != 0 or found[-1].bucket_ts + minutes * MINUTE == end)
 
 
-def newest_bar(tape: StoredBars, symbol: str, *, view: View, lengths: Sequence[int] | None = None) -> Candle | None:
-    """The bar that ended last, of the finest there are: a longer one counts where no shorter one lies in it."""
-    # Behind the end of a minute that is as new as this no longer bar fits.
-    since = view.as_of - (BAR_LENGTHS[1] + _MINUTE_SEC) * SECOND + 1
-    if (fresh := tape.last_bar(symbol, granularity_sec=_MINUTE_SEC, since=since, view=view)) is not None:
-        return fresh
-    lengths = tape.stored_lengths() if lengths is None else lengths
-    for back in _BACK:
-        best: Candle | None = None
-        for length in lengths:
-            last = view.as_of - length * SECOND
-            since = last - back if best is None else best.end
-            if since <= last:
-                best = tape.last_bar(symbol, granularity_sec=length, since=since, view=view) or best
-        if best is not None:
-            return best
-    return None
-
-
-class ObservedBars(Protocol):
-    """Bars and midpoints as far as they were observed."""
-
-    def bars_and_end(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[tuple[Candle, ...], int]:
-        """The newest bars of a size, oldest first, and when the last stored bar they are made of ended."""
-        ...
-
-    def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
-        """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
-        ...
-
-    def lengths_within(self, symbol: str, minutes: int) -> Iterable[int]:
-        """The lengths, finest first, that bars of a size can be made of and that there may be bars of."""
-        ...
-
-    def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
-        """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
-        ...
-
-    def first_known(
-        self, kind: type[Mid | Candle], symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
-    ) -> int:
-        """When the first row of a stretch was known that had ended by then, up to a watermark; never, without a row."""
-        ...
-
-    def newest(self, kind: type[Mid], symbol: str, *, view: View) -> Mid | None:
-        """The newest midpoint of a symbol."""
-        ...
-
-
 class FinishedBars(msgspec.Struct, frozen=True):
     """Finished bars, oldest first, and the minutes of the newest bar that are not settled."""
 
@@ -217,7 +190,7 @@ class FinishedBars(msgspec.Struct, frozen=True):
     unfinished: tuple[int, ...] = ()
 
 
-def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, view: View) -> FinishedBars:
+def finished_bars(tape: StoredBars, symbol: str, *, minutes: int, count: int, view: View) -> FinishedBars:
     """The newest bars of a size without one that is not finished; of `count` bars it is the newest that may lack."""
     (bars, stored_until), step = tape.bars_and_end(symbol, minutes=minutes, count=count, view=view), minutes * MINUTE
     end = view.as_of - view.as_of % step
@@ -228,7 +201,7 @@ def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, 
         return FinishedBars(bars)
     if bars:
         stored = [
-            tape.last_bar(symbol, granularity_sec=length, since=bars[-1].bucket_ts, view=view)
+            tape.newest(Candle, symbol, granularity_sec=length, since=bars[-1].bucket_ts, view=view)
             for length in tape.lengths_within(symbol, minutes)
         ]
         settled = max([settled, *(bar.end for bar in stored if bar is not None)])
@@ -236,14 +209,14 @@ def finished_bars(tape: ObservedBars, symbol: str, *, minutes: int, count: int, 
     return FinishedBars(kept, tuple(range(max(end - step, floor_to_step(settled, MINUTE)), end, MINUTE)))
 
 
-def is_settled(tape: ObservedBars, symbol: str, moment: int, *, minutes: int, view: View) -> bool:
+def is_settled(tape: StoredBars, symbol: str, moment: int, *, minutes: int, view: View) -> bool:
     """Whether all is known that was traded up to a moment: then every bar of a size that has ended is finished."""
     stored = tape.is_stored_until(symbol, moment, minutes=minutes, view=view)
     return stored or _heard_until(tape, symbol, view) >= moment
 
 
 def decision_moment(
-    tape: ObservedBars, symbol: str, *, minutes: int, slot: int, limit: int, watermark: int = NO_WATERMARK
+    tape: StoredBars, symbol: str, *, minutes: int, slot: int, limit: int, watermark: int = NO_WATERMARK
 ) -> int:
     """The first moment at which all is known that was traded up to a slot; `limit` after the slot at most.
 
@@ -267,7 +240,7 @@ def decision_moment(
     return min(found, source_alive_at)
 
 
-def _heard_until(tape: ObservedBars, symbol: str, view: View) -> int:
+def _heard_until(tape: StoredBars, symbol: str, view: View) -> int:
     mid = tape.newest(Mid, symbol, view=view)
     return (view.as_of if mid is None else mid.bucket_ts) - GRACE_MS
 

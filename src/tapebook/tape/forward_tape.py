@@ -28,7 +28,6 @@ from tapebook.tape.bars import (
     is_finest,
     lengths_counted_as,
     lengths_dividing,
-    newest_bar,
 )
 from tapebook.tape.families import (
     BOOKS,
@@ -47,7 +46,7 @@ from tapebook.tape.quarantine import RefusedObservation
 from tapebook.tape.registry import DelistingTable, Registry
 from tapebook.tape.retention import FetchObject
 from tapebook.tape.source import SourceAdapter
-from tapebook.tape.store import _NO_KINDS, Tape
+from tapebook.tape.store import _NO_KINDS, FactKind, Tape
 from tapebook.tape.view import GRACE_MS, NO_WATERMARK, View
 
 PAGE_ROWS = 8_000
@@ -360,10 +359,14 @@ class ForwardTape(Tape):
             self._whole_windows[symbol, minutes, count] = end, view.as_of, found
         return found, end if is_stored else 0
 
-    def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
+    def stored_lengths(self) -> list[int]:
+        """The lengths there are bars of, finest first."""
+        return self._lengths
+
+    def newest_bar(self, symbol: str, *, view: View, lengths: Sequence[int] = ()) -> Candle | None:
         """The bar that ended last, of the finest there are."""
-        if view.watermark < self._head[0]:
-            return newest_bar(self, symbol, view=view, lengths=self._lengths)
+        if lengths or view.watermark < self._head[0]:
+            return super().newest_bar(symbol, view=view, lengths=lengths)
         found, key = self._newest_bars, (symbol, view.as_of)
         if key not in found:
             if len(found) >= _MOST_MOMENTS:
@@ -405,7 +408,7 @@ class ForwardTape(Tape):
             if found is not None and found[0] is not None:
                 newest: Candle = found[0]
                 return newest
-        return newest_bar(self, symbol, view=view, lengths=self._lengths)
+        return super().newest_bar(symbol, view=view)
 
     def _bar_buffers(self, symbol: str) -> list[tuple[int, RowBuffer]]:
         """The lengths a symbol may have bars of, finest first, each with its rows."""
@@ -454,36 +457,33 @@ class ForwardTape(Tape):
             return None
         return tracks[0][1].timely_facts(since, until, within_ms=granularity_sec * SECOND + GRACE_MS)
 
-    def _newest(
-        self,
-        family: Family,
-        symbol: str,
-        *,
-        until: int,
-        view: View,
-        since: int | None = None,
-        granularity_sec: int = 0,
+    def newest(
+        self, kind: FactKind, symbol: str, *, view: View, since: int | None = None, granularity_sec: int = 0
     ) -> Any:
+        """A symbol's newest fact of a kind, or row of a channel of features; of bars, of a length, one that ended."""
+        family = self._features[kind] if isinstance(kind, str) else FAMILY_OF_TYPE[kind]
         track = self._tracks[family, symbol, granularity_sec]
         if track is None:
             return None
-        found = track.newest_fact(-_EVER if since is None else since, until, view)
+        found = track.newest_fact(-_EVER if since is None else since, view.as_of - granularity_sec * SECOND, view)
         if found is not None:
             return found[0]
-        far = self._capped_view(view)
-        return super()._newest(family, symbol, until=until, view=far, since=since, granularity_sec=granularity_sec)
+        limits: Any = {"since": since, "granularity_sec": granularity_sec}
+        return super().newest(kind, symbol, view=self._capped_view(view), **limits)
 
-    def _between(
-        self, family: Family, symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
+    def facts(
+        self, kind: FactKind, symbol: str, *, since: int, view: View, until: int | None = None, granularity_sec: int = 0
     ) -> list[Any]:
-        track = self._tracks[family, symbol, granularity_sec]
+        """A symbol's facts of a kind, or rows of a channel of features, between two moments or since one."""
+        family = self._features[kind] if isinstance(kind, str) else FAMILY_OF_TYPE[kind]
+        track, until = self._tracks[family, symbol, granularity_sec], view.as_of if until is None else until
         if track is None or until < since:
             return []
         found = track.facts_between(since, until, view)
         if found is not None:
             return found
-        far = self._capped_view(view)
-        return super()._between(family, symbol, since=since, until=until, view=far, granularity_sec=granularity_sec)
+        limits: Any = {"since": since, "until": until, "granularity_sec": granularity_sec}
+        return super().facts(kind, symbol, view=self._capped_view(view), **limits)
 
     def _capped_view(self, view: View) -> View:
         return View(view.as_of, min(view.watermark, self._head[0]))

@@ -334,40 +334,33 @@ class SubjectRow(msgspec.Struct, frozen=True):
     metrics: dict[str, Any]
 
 
-def prediction_subject(symbol: str) -> str:
-    """The subject of the prediction markets about an asset: their rows make nobody take it for one with prices."""
-    return f"polymarket/{symbol}"
+prediction_subject = "polymarket/{}".format
+"""The subject of the prediction markets about an asset: their rows make nobody take it for one with prices."""
 
 
-def prediction_rows(tape: "Tape", symbol: str, *, view: View) -> dict[str, SubjectRow]:
-    """The newest summaries of the prediction markets about an asset, by channel; none without such a source."""
-    subject = prediction_subject(symbol)
-    found = {}
-    for channel in PREDICTION_CHANNELS:
-        row = tape.newest(channel, subject, view=view) if channel in tape.feature_channels else None
-        if row is not None:
-            found[channel] = SubjectRow(channel, subject, row.bucket_ts, _decode_values(row.metrics_json))
+def prediction_rows(
+    tape: "Tape",
+    symbol: str,
+    *,
+    view: View,
+    chosen: Sequence[str] = (OWN,),
+    channels: Sequence[str] = PREDICTION_CHANNELS,
+) -> dict[str, dict[str, SubjectRow]]:
+    """The newest summaries of the prediction markets chosen for an asset, by symbol and channel; its own come first.
+
+    A symbol about which no source has said anything is left out.
+    """
+    found: dict[str, dict[str, SubjectRow]] = {}
+    symbols = dict.fromkeys([symbol, *chosen] if OWN in chosen or symbol in chosen else chosen)
+    symbols.pop(OWN, None)
+    for each in symbols:
+        subject = prediction_subject(each)
+        for channel in channels:
+            row = tape.newest(channel, subject, view=view) if channel in tape.feature_channels else None
+            if row is not None:
+                metrics = _decode_values(row.metrics_json)
+                found.setdefault(each, {})[channel] = SubjectRow(channel, subject, row.bucket_ts, metrics)
     return found
-
-
-def prediction_symbols(symbol: str, chosen: Sequence[str]) -> list[str]:
-    """The symbols whose prediction markets are chosen for an asset: its own first, each once."""
-    found = dict.fromkeys([symbol, *chosen] if OWN in chosen or symbol in chosen else chosen)
-    found.pop(OWN, None)
-    return list(found)
-
-
-def macro_subjects(tape: "Tape", symbol: str, *, view: View, chosen: Sequence[str] = (OWN,)) -> list[str]:
-    """The subjects of capital that are chosen for an asset; its own are all of it and then what belongs to it."""
-    if OWN not in chosen:
-        return [*chosen]
-    # A perp of a thousand tokens has the token's chain.
-    ticker = symbol[1:] if symbol.startswith("k") and symbol[1:2].isupper() else symbol
-    record = tape.registry.record(ASSET_SUBJECTS, ticker, view=view)
-    own = map(str, record.values.get("subjects", ())) if record else ()
-    found = dict.fromkeys([GLOBAL_SUBJECT, *own, *chosen])
-    found.pop(OWN, None)
-    return list(found)
 
 
 def macro_rows(
@@ -380,11 +373,22 @@ def macro_rows(
     chosen: Sequence[str] = (OWN,),
     channels: Sequence[str] = MACRO_CHANNELS,
 ) -> list[SubjectRow]:
-    """The newest rows of each channel and subject chosen for an asset, so many of each at most, newest first."""
+    """The newest rows of each channel and subject chosen for an asset, so many of each at most, newest first.
+
+    An asset's own subjects are all of capital and then what belongs to it.
+    """
     found: list[SubjectRow] = []
     if tape.feature_channels.isdisjoint(channels):
         return found
-    for subject in macro_subjects(tape, symbol, view=view, chosen=chosen):
+    subjects = [*chosen]
+    if OWN in subjects:
+        # A perp of a thousand tokens has the token's chain.
+        ticker = symbol[1:] if symbol.startswith("k") and symbol[1:2].isupper() else symbol
+        record = tape.registry.record(ASSET_SUBJECTS, ticker, view=view)
+        own = map(str, record.values.get("subjects", ())) if record else ()
+        subjects = list(dict.fromkeys([GLOBAL_SUBJECT, *own, *chosen]))
+        subjects.remove(OWN)
+    for subject in subjects:
         for channel in channels:
             # Rows are hourly: mostly the newest are found without going through all of a month.
             recent = max(since, view.as_of - 2 * most * HOUR)

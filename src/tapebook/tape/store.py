@@ -31,14 +31,13 @@ from tapebook.domain.market import (
     RegistryRecord,
     SubjectKind,
 )
-from tapebook.domain.units import DAY, MINUTE, SECOND
+from tapebook.domain.units import DAY, HOUR, MINUTE, SECOND
 from tapebook.log.store import AcceptSetBack, LogClock, is_clock_set_back
 from tapebook.tape.bars import (
     BAR_LENGTHS,
     bars_of_length,
     is_finest,
     lengths_dividing,
-    newest_bar,
     roll_up,
     stored_lengths_dividing,
 )
@@ -46,9 +45,7 @@ from tapebook.tape.families import (
     ALL_FAMILIES,
     CANDLES,
     FAMILY_OF_TYPE,
-    FUNDING,
     MIDS,
-    PREDICTED,
     CommitStamp,
     Family,
     KnownAt,
@@ -85,9 +82,14 @@ MOST_PROBLEMS = 200
 
 _QUARANTINE_KEPT_MS = 7 * DAY
 _MINUTE_SEC, _HOUR_SEC = 60, 3_600
+# How far back a bar is looked for, nearest first: the farther, the more there is to look through.
+_BACK = (HOUR, DAY, 30 * DAY)
 _BAR_START = attrgetter("bucket_ts")
 
 Fact = TypeVar("Fact", Mid, Liquidity, AssetContext, FundingRate, PredictedFunding)
+
+FactKind = type[Any] | str
+"""The type of a fact, or the channel of a row of features."""
 
 _NO_KINDS: Mapping[str, SubjectKind] = MappingProxyType({})
 
@@ -355,7 +357,7 @@ class Tape:
     def price_state(self, symbol: str) -> PriceState:
         """Which price of a symbol is believed, and what is claimed against it: the newest rows say."""
         view = View(max(self._clock.now(), self.head()[1]))
-        bar = newest_bar(self, symbol, view=view, lengths=(_MINUTE_SEC,))
+        bar = self.newest_bar(symbol, view=view, lengths=(_MINUTE_SEC,))
         mid, book = self.newest(Mid, symbol, view=view), self.newest(Liquidity, symbol, view=view)
         believed = newest_observed_price([bar, mid, book, self.newest(AssetContext, symbol, view=view)])
         claimed = self._db.all(_QUERIES.newest_claim, symbol=symbol, as_of=view.as_of)
@@ -368,7 +370,7 @@ class Tape:
         """What judging a price takes from the tape."""
 
         def mids(symbol: str, since: int, until: int) -> list[int]:
-            return [mid.price_e8 for mid in self.mids(symbol, since=since, until=until, view=View(NO_WATERMARK))]
+            return [mid.price_e8 for mid in self.facts(Mid, symbol, since=since, until=until, view=View(NO_WATERMARK))]
 
         def closes(symbol: str, since: int, until: int) -> list[int]:
             limits = {"granularity_sec": _MINUTE_SEC, "since": since, "until": until}
@@ -389,40 +391,97 @@ class Tape:
     def source_rows(self, symbol: str, *, view: View) -> list[FeatureRow]:
         """The newest row of a symbol in each family that a source declares."""
         own = self.families[len(ALL_FAMILIES) :]
-        found = [self._newest(family, symbol, until=view.as_of, view=view) for family in own]
+        found = [self.newest(family.channel, symbol, view=view) for family in own]
         return [row for row in found if row is not None]
 
     @overload
     def newest(self, kind: type[Fact], symbol: str, *, view: View) -> Fact | None: ...
     @overload
     def newest(self, kind: str, symbol: str, *, view: View) -> FeatureRow | None: ...
-    def newest(self, kind: type[Fact] | str, symbol: str, *, view: View) -> Fact | FeatureRow | None:
-        """The newest fact of a kind about a symbol, or its newest row of a channel of features."""
+    @overload
+    def newest(
+        self, kind: type[Candle], symbol: str, *, view: View, since: int, granularity_sec: int
+    ) -> Candle | None: ...
+    # Each row ends with whether chunks of its range have left for the archive, here and in `facts`, so that most reads
+    # are one statement, and no row is lost that another process archives meanwhile.
+    def newest(
+        self, kind: FactKind, symbol: str, *, view: View, since: int | None = None, granularity_sec: int = 0
+    ) -> Any:
+        """A symbol's newest fact of a kind, or row of a channel of features; of bars, of a length, one that ended.
+
+        Looks in the chunk of the moment, then back through the chunks there are, here and in the archive.
+        """
         family = self._features[kind] if isinstance(kind, str) else FAMILY_OF_TYPE[kind]
-        found: Fact | FeatureRow | None = self._newest(family, symbol, until=view.as_of, view=view)
-        return found
+        until = view.as_of - granularity_sec * SECOND
+        symbol_id = self._ids.get(symbol) or self._known_ids().get(symbol)
+        chunk = until // (granularity_sec * family.span_per_granularity or family.span_ms)
+        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "until": until}
+        where |= {"as_of": view.as_of, "watermark": view.watermark}
+        while symbol_id is not None and chunk >= 0:
+            found = self._db.all(family.queries.newest, chunk=chunk, **where)
+            if not found and since is not None:
+                limits: Any = {"since": since, "until": until, "granularity_sec": granularity_sec}
+                return next(reversed(self.facts(kind, symbol, view=view, **limits)), None)
+            if not found:
+                here, away = self._chunks_before(family, chunk - 1, granularity_sec, away_chunk=chunk + 1)
+                if away < chunk - 1:
+                    chunk = max(here, away)
+                    continue
+            if not found or found[-1][-1]:
+                chunks = {"first_chunk": chunk - 1, "last_chunk": chunk, "granularity_sec": granularity_sec}
+                notes = self._db.all(_QUERIES.archived, table_name=family.table, **chunks)
+                if notes:
+                    query = family.queries.newest
+                    found = self._cold.add_archived(found, notes, family, query=query, chunk=chunk, **where)
+            if found:
+                fact = family.make(symbol, *found[-1][:-1])
+                return fact if since is None or fact.bucket_ts >= since else None
+            chunk = max(self._chunks_before(family, chunk - 1, granularity_sec, away_chunk=chunk - 1))
+        return None
 
     def funding_at(self, symbol: str, *, hour: int, view: View) -> FundingRate | None:
         """The rate that was settled at one hour, as far as it was known."""
-        found: list[FundingRate] = self._between(FUNDING, symbol, since=hour, until=hour, view=view)
-        return found[-1] if found else None
-
-    def mids(self, symbol: str, *, since: int, until: int, view: View) -> list[Mid]:
-        """A symbol's midpoints between two moments, oldest first."""
-        return self._between(MIDS, symbol, since=since, until=until, view=view)
+        return next(reversed(self.facts(FundingRate, symbol, since=hour, until=hour, view=view)), None)
 
     @overload
-    def facts(self, kind: type[Fact], symbol: str, *, since: int, view: View) -> list[Fact]: ...
+    def facts(self, kind: type[Fact], symbol: str, *, since: int, view: View, until: int = ...) -> list[Fact]: ...
     @overload
     def facts(self, kind: str, symbol: str, *, since: int, view: View) -> list[FeatureRow]: ...
-    def facts(self, kind: type[Fact] | str, symbol: str, *, since: int, view: View) -> list[Any]:
-        """A symbol's facts of a kind, or its rows of a channel of features, since a moment, oldest first."""
+    @overload
+    def facts(
+        self, kind: type[Candle], symbol: str, *, since: int, view: View, until: int, granularity_sec: int
+    ) -> list[Candle]: ...
+    def facts(
+        self, kind: FactKind, symbol: str, *, since: int, view: View, until: int | None = None, granularity_sec: int = 0
+    ) -> list[Any]:
+        """A symbol's facts of a kind, or rows of a channel of features, between two moments or since one, in order of
+        their bucket, each in its newest revision.
+        """
         family = self._features[kind] if isinstance(kind, str) else FAMILY_OF_TYPE[kind]
-        return self._between(family, symbol, since=since, until=view.as_of, view=view)
+        until = view.as_of if until is None else until
+        symbol_id = self._ids.get(symbol) or self._known_ids().get(symbol)
+        if symbol_id is None or until < since:
+            return []
+        span = granularity_sec * family.span_per_granularity or family.span_ms
+        where = {"symbol_id": symbol_id, "since": since, "until": until}
+        where |= {"as_of": view.as_of, "watermark": view.watermark}
+        chunks = {"first_chunk": since // span, "last_chunk": until // span, "granularity_sec": granularity_sec}
+        where |= chunks
+        rows = self._db.all(family.queries.between, **where)
+        # Notes are read behind the rows: a chunk that leaves in between is seen twice, never lost.
+        if (not rows or rows[0][-1]) and (notes := self._db.all(_QUERIES.archived, table_name=family.table, **chunks)):
+            rows = self._cold.add_archived(rows, notes, family, query=family.queries.between, **where)
+        if len(set(map(family.bucket_of, rows))) < len(rows):
+            rows = list({row[: family.key_width]: row for row in rows}.values())
+        if not rows:
+            return []
+        # Column by column, and without whether chunks have left, which stands last: a packet reads hundreds of rows.
+        *columns, _ = zip(*rows, strict=True)
+        return list(map(family.make, repeat(symbol), *columns))
 
     def predicted_funding(self, symbol: str, *, since: int, view: View) -> list[PredictedFunding]:
         """What each venue announced last since a moment, by venue."""
-        found: list[PredictedFunding] = self._between(PREDICTED, symbol, since=since, until=view.as_of, view=view)
+        found = self.facts(PredictedFunding, symbol, since=since, view=view)
         newest = {fact.venue: fact for fact in found}
         return [newest[venue] for venue in sorted(newest)]
 
@@ -435,17 +494,9 @@ class Tape:
         if known == asked and first <= since and last <= end:
             begin = bisect_left(bars, since, key=_BAR_START)
             return bars[begin : bisect_right(bars, last, lo=begin, key=_BAR_START)]
-        found: list[Candle] = self._between(
-            CANDLES, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec
-        )
+        found = self.facts(Candle, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec)
         if view.watermark <= self._reached:
             self._newest_bars_read = asked, since, last, [*found]
-        return found
-
-    def last_bar(self, symbol: str, *, granularity_sec: int, since: int, view: View) -> Candle | None:
-        """The newest bar of a length that begins at or after a moment and had ended by `view.as_of`."""
-        limits = {"since": since, "until": view.as_of - granularity_sec * SECOND, "granularity_sec": granularity_sec}
-        found: Candle | None = self._newest(CANDLES, symbol, view=view, **limits)
         return found
 
     def bars(self, symbol: str, *, minutes: int, count: int, view: View) -> tuple[Candle, ...]:
@@ -463,9 +514,23 @@ class Tape:
                 return found, stored[-1].bucket_ts + stored[-1].granularity_sec * SECOND
         return (), 0
 
-    def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
-        """The bar that ended last, of the finest there are."""
-        return newest_bar(self, symbol, view=view)
+    def newest_bar(self, symbol: str, *, view: View, lengths: Sequence[int] = ()) -> Candle | None:
+        """The bar that ended last, of the finest there are: a longer one counts where no shorter one lies in it."""
+        # Behind the end of a minute that is as new as this no longer bar fits.
+        since = view.as_of - (BAR_LENGTHS[1] + _MINUTE_SEC) * SECOND + 1
+        if (fresh := self.newest(Candle, symbol, granularity_sec=_MINUTE_SEC, since=since, view=view)) is not None:
+            return fresh
+        lengths = lengths or self.stored_lengths()
+        for back in _BACK:
+            best: Candle | None = None
+            for length in lengths:
+                last = view.as_of - length * SECOND
+                since = last - back if best is None else best.end
+                if since <= last:
+                    best = self.newest(Candle, symbol, granularity_sec=length, since=since, view=view) or best
+            if best is not None:
+                return best
+        return None
 
     def last_price(self, symbol: str, *, view: View) -> Mid | None:
         """The price last observed: a midpoint, or the close of a bar that ended after it, at the moment it ended."""
@@ -488,7 +553,7 @@ class Tape:
     def is_stored_until(self, symbol: str, end: int, *, minutes: int, view: View) -> bool:
         """Whether a bar that ends then or later is stored, of any length a bar of this size is made of."""
         return any(
-            self.last_bar(symbol, granularity_sec=length, since=end - length * SECOND, view=view)
+            self.newest(Candle, symbol, granularity_sec=length, since=end - length * SECOND, view=view)
             for length in self.lengths_within(symbol, minutes)
         )
 
@@ -530,75 +595,11 @@ class Tape:
                 rows = self._cold.rows_with_archived(family, family.queries.known, first=first, last=last, **where)
                 yield family.table, length, rows
 
-    # What these two give are facts of the family: the callers know of which type. Each row ends with whether chunks of
-    # its range have left for the archive, so that most reads are one statement, and no row is lost that another
-    # process archives meanwhile.
-    def _newest(
-        self,
-        family: Family,
-        symbol: str,
-        *,
-        until: int,
-        view: View,
-        since: int | None = None,
-        granularity_sec: int = 0,
-    ) -> Any:
-        """Looks in the chunk of the moment, then back through the chunks there are, here and in the archive."""
-        symbol_id = self._ids.get(symbol) or self._known_ids().get(symbol)
-        chunk = until // (granularity_sec * family.span_per_granularity or family.span_ms)
-        where = {"symbol_id": symbol_id, "granularity_sec": granularity_sec, "until": until}
-        where |= {"as_of": view.as_of, "watermark": view.watermark}
-        while symbol_id is not None and chunk >= 0:
-            found = self._db.all(family.queries.newest, chunk=chunk, **where)
-            if not found and since is not None:
-                limits = {"since": since, "until": until, "granularity_sec": granularity_sec}
-                return next(reversed(self._between(family, symbol, view=view, **limits)), None)
-            if not found:
-                here, away = self._chunks_before(family, chunk - 1, granularity_sec, away_chunk=chunk + 1)
-                if away < chunk - 1:
-                    chunk = max(here, away)
-                    continue
-            if not found or found[-1][-1]:
-                chunks = {"first_chunk": chunk - 1, "last_chunk": chunk, "granularity_sec": granularity_sec}
-                notes = self._db.all(_QUERIES.archived, table_name=family.table, **chunks)
-                if notes:
-                    query = family.queries.newest
-                    found = self._cold.add_archived(found, notes, family, query=query, chunk=chunk, **where)
-            if found:
-                fact = family.make(symbol, *found[-1][:-1])
-                return fact if since is None or fact.bucket_ts >= since else None
-            chunk = max(self._chunks_before(family, chunk - 1, granularity_sec, away_chunk=chunk - 1))
-        return None
-
     def _chunks_before(self, family: Family, chunk: int, granularity_sec: int, *, away_chunk: int) -> tuple[int, int]:
         """The newest chunk here before one, and in the archive before another; -1 where there is none."""
         where = {"chunk": chunk, "away_chunk": away_chunk, "granularity_sec": granularity_sec}
         here, away = self._db.one(family.queries.chunk_before, **where) or (None, None)
         return -1 if here is None else here, -1 if away is None else away
-
-    def _between(
-        self, family: Family, symbol: str, *, since: int, until: int, view: View, granularity_sec: int = 0
-    ) -> list[Any]:
-        """Facts in order of their bucket, each in its newest revision."""
-        symbol_id = self._ids.get(symbol) or self._known_ids().get(symbol)
-        if symbol_id is None or until < since:
-            return []
-        span = granularity_sec * family.span_per_granularity or family.span_ms
-        where = {"symbol_id": symbol_id, "since": since, "until": until}
-        where |= {"as_of": view.as_of, "watermark": view.watermark}
-        chunks = {"first_chunk": since // span, "last_chunk": until // span, "granularity_sec": granularity_sec}
-        where |= chunks
-        rows = self._db.all(family.queries.between, **where)
-        # Notes are read behind the rows: a chunk that leaves in between is seen twice, never lost.
-        if (not rows or rows[0][-1]) and (notes := self._db.all(_QUERIES.archived, table_name=family.table, **chunks)):
-            rows = self._cold.add_archived(rows, notes, family, query=family.queries.between, **where)
-        if len(set(map(family.bucket_of, rows))) < len(rows):
-            rows = list({row[: family.key_width]: row for row in rows}.values())
-        if not rows:
-            return []
-        # Column by column, and without whether chunks have left, which stands last: a packet reads hundreds of rows.
-        *columns, _ = zip(*rows, strict=True)
-        return list(map(family.make, repeat(symbol), *columns))
 
     def _id(self, symbol: str) -> int | None:
         """A symbol's number."""
@@ -655,7 +656,7 @@ class Tape:
         names = {number: symbol for symbol, number in self._known_ids().items()}
         limits: Any = {"since": since, "until": until, "granularity_sec": _HOUR_SEC, "view": View(NO_WATERMARK)}
         numbers = {number for number, _ in hours}
-        return {(each, bar.bucket_ts) for each in numbers for bar in self._between(CANDLES, names[each], **limits)}
+        return {(each, bar.bucket_ts) for each in numbers for bar in self.facts(Candle, names[each], **limits)}
 
     def _revise(self, family: Family, row: Row, written: dict[Row, Row]) -> int:
         """Adds a row as a new revision if the newest stored one says something else."""

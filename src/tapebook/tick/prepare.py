@@ -62,8 +62,7 @@ from tapebook.tape.history_features import HistoryFeatures
 from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
     macro_rows,
-    prediction_subject,
-    prediction_symbols,
+    prediction_rows,
 )
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
@@ -243,21 +242,18 @@ def _context_features(tape: Tape, symbol: str, subscriptions: Subscriptions, *, 
 
     Of prediction markets it has the figures, and those of each of the largest.
     """
-    channels = tape.feature_channels
-    if channels.isdisjoint((_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL)):
+    if tape.feature_channels.isdisjoint((_PREDICTIONS_CHANNEL, _FLOWS_CHANNEL)):
         return ()
     own, flows, others = list[Feature](), list[Feature](), list[Feature]()
-    symbols = prediction_symbols(symbol, subscriptions.predictions) if _PREDICTIONS_CHANNEL in channels else ()
-    for each in symbols:
-        row = tape.newest(_PREDICTIONS_CHANNEL, prediction_subject(each), view=view)
-        if row is None:
-            continue
+    chosen, channels = subscriptions.predictions, (_PREDICTIONS_CHANNEL,)
+    for each, rows in prediction_rows(tape, symbol, view=view, chosen=chosen, channels=channels).items():
         found, about = (own, "") if each == symbol else (others, f" of {each}")
-        figures = msgspec.json.decode(row.metrics_json, type=dict[str, Any])
-        largest = figures.pop("top", ())
-        found.append(_feature(f"predictionMarkets{about}", row.bucket_ts, figures))
-        for name, market in zip(PREDICTION_MARKETS, largest, strict=False):
-            found.append(_feature(f"{name}{about}", row.bucket_ts, market))
+        for row in rows.values():
+            figures = row.metrics.copy()
+            largest = figures.pop("top", ())
+            found.append(_feature(f"predictionMarkets{about}", row.bucket_ts, figures))
+            for name, market in zip(PREDICTION_MARKETS, largest, strict=False):
+                found.append(_feature(f"{name}{about}", row.bucket_ts, market))
     since, chosen = view.as_of - DAY, subscriptions.macro
     for macro in macro_rows(tape, symbol, view=view, since=since, most=1, chosen=chosen, channels=(_FLOWS_CHANNEL,)):
         name = "capitalFlows" if macro.subject == GLOBAL_SUBJECT else "chainFlows"

@@ -41,7 +41,7 @@ class TapeQuotes(msgspec.Struct, eq=False):
 
         A bar counts when it has ended; its close comes before whatever else was observed at that moment.
         """
-        mids = self.tape.mids(symbol, since=since, until=until, view=self.view)
+        mids = self.tape.facts(Mid, symbol, since=since, until=until, view=self.view)
         minutes_with_mids, length = {mid.bucket_ts // MINUTE for mid in mids}, self.bar_ms(symbol)
         if length == MINUTE and minutes_with_mids.issuperset(range(-(-since // MINUTE), until // MINUTE)):
             return mids
@@ -64,7 +64,7 @@ class TapeQuotes(msgspec.Struct, eq=False):
         """The bar that begins at a moment, if it ended by another and no midpoint was observed in its time."""
         end = begins + self.bar_ms(symbol)
         found = self.bars(symbol, since=begins, until=end) if end <= until else ()
-        if not found or self.tape.mids(symbol, since=begins, until=end - 1, view=self.view):
+        if not found or self.tape.facts(Mid, symbol, since=begins, until=end - 1, view=self.view):
             return None
         return found[0]
 
@@ -222,7 +222,7 @@ def _observed_range(
     bars = quotes.bars(symbol, since=since + 1 - quotes.bar_ms(symbol), until=ended_by)
     # Of the bars' time all midpoints are needed, to know which of its minutes have any.
     begins = min(since, bars[0].bucket_ts) if bars else since
-    return extremes(bars, quotes.tape.mids(symbol, since=begins, until=until, view=quotes.view), moved_at)
+    return extremes(bars, quotes.tape.facts(Mid, symbol, since=begins, until=until, view=quotes.view), moved_at)
 
 
 def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> PriceRange | None:

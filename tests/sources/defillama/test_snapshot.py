@@ -23,7 +23,7 @@ from tapebook.sources.defillama.wire import (
     read_protocols,
     read_stablecoins,
 )
-from tapebook.tape.registry import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS, macro_subjects
+from tapebook.tape.registry import ASSET_SUBJECTS, GLOBAL_SUBJECT, MACRO_CHANNELS, macro_rows
 from tapebook.tape.view import View
 
 NOW = parse_instant("2026-03-20T10:00:00Z")
@@ -141,9 +141,13 @@ def test_a_perp_of_a_thousand_tokens_has_the_chain_of_the_token() -> None:
         def record(self, register: str, subject: str, *, view: View) -> SimpleNamespace | None:
             return SimpleNamespace(values={"subjects": ["chain/shibarium"]}) if subject == "SHIB" else None
 
-    tape: Any = SimpleNamespace(registry=Registry())
-    assert macro_subjects(tape, "kSHIB", view=View(NOW)) == [GLOBAL_SUBJECT, "chain/shibarium"]
-    assert macro_subjects(tape, "kas", view=View(NOW)) == [GLOBAL_SUBJECT]
+    def facts(channel: str, subject: str, *, since: int, view: View) -> list[FeatureRow]:
+        return [FeatureRow(subject, NOW, "{}", channel)]
+
+    tape: Any = SimpleNamespace(registry=Registry(), feature_channels=frozenset(MACRO_CHANNELS), facts=facts)
+    limits: Any = {"view": View(NOW), "since": NOW - DAY, "most": 1, "channels": MACRO_CHANNELS[:1]}
+    assert [row.subject for row in macro_rows(tape, "kSHIB", **limits)] == [GLOBAL_SUBJECT, "chain/shibarium"]
+    assert [row.subject for row in macro_rows(tape, "kas", **limits)] == [GLOBAL_SUBJECT]
 
 
 def test_fees_and_revenue_are_joined_by_the_number_of_the_protocol() -> None:
