@@ -38,7 +38,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from itertools import chain, repeat
 
 import msgspec
 
@@ -526,16 +525,18 @@ def numbers_in(text: str) -> tuple[float, ...]:
 def _is_explained(figure: ClaimedFigure, known: Sequence[float]) -> bool:
     """Whether a number is near a known one, or what simple arithmetic makes of two of them."""
     value, slack, count = figure.value, figure.slack, len(known)
-    wanted: list[Iterable[tuple[float, float]]] = [[(value, slack)], zip(map(value.__add__, known), repeat(slack))]
+    # A base times a factor plus a shift is looked for; how far off it may be is so much, and so much for each base.
+    forms: list[tuple[Sequence[float], float, float, float, float]] = [((0.0, *known), 1.0, value, slack, 0.0)]
     if figure.out_of is not None:
-        part, width, others = value / figure.out_of, slack / figure.out_of, list(filter(None, known))
+        part, width, others = value / figure.out_of, slack / figure.out_of, [base for base in known if base]
         # Up by, down by, and a share of: each as the other number it would need.
-        for factor in (part, 1 + part, 1 - part):
-            wanted.append(zip(map(factor.__mul__, others), map(width.__mul__, others), strict=True))
-    for number, off in chain.from_iterable(wanted):
-        # A little more, for what floats lose.
-        most = off + 1e-9 * abs(number)
-        at = bisect_left(known, number - most)
-        if at < count and known[at] <= number + most:
-            return True
+        forms += [(others, factor, 0.0, 0.0, width) for factor in (part, 1 + part, 1 - part)]
+    for bases, factor, shift, off, width in forms:
+        for base in bases:
+            number = base * factor + shift
+            # A little more, for what floats lose.
+            most = off + base * width + 1e-9 * abs(number)
+            at = bisect_left(known, number - most)
+            if at < count and known[at] <= number + most:
+                return True
     return False

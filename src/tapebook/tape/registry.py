@@ -334,8 +334,9 @@ class SubjectRow(msgspec.Struct, frozen=True):
     metrics: dict[str, Any]
 
 
-prediction_subject = "polymarket/{}".format
-"""The subject of the prediction markets about an asset: their rows make nobody take it for one with prices."""
+def prediction_subject(symbol: str) -> str:
+    """The subject of the prediction markets about an asset: their rows make nobody take it for one with prices."""
+    return f"polymarket/{symbol}"
 
 
 def prediction_rows(
