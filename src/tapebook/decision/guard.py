@@ -528,7 +528,7 @@ def _is_explained(figure: ClaimedFigure, known: Sequence[float]) -> bool:
     # A base times a factor plus a shift is looked for; how far off it may be is so much, and so much for each base.
     forms: list[tuple[Sequence[float], float, float, float, float]] = [((0.0, *known), 1.0, value, slack, 0.0)]
     if figure.out_of is not None:
-        part, width, others = value / figure.out_of, slack / figure.out_of, [base for base in known if base]
+        part, width, others = value / figure.out_of, slack / figure.out_of, list(filter(None, known))
         # Up by, down by, and a share of: each as the other number it would need.
         forms += [(others, factor, 0.0, 0.0, width) for factor in (part, 1 + part, 1 - part)]
     for bases, factor, shift, off, width in forms:
