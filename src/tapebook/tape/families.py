@@ -188,13 +188,14 @@ def rows_to_insert(
     """The values in the order of the family's insert: place, the fact's own fields, revision, times."""
     if family is MIDS:
         return [row for fact in facts for row in _mid_rows(fact, ids, place)]
-    # Column by column, for there are thousands at once. The symbol is the first field of every fact.
     singles = cast("Sequence[Observation]", facts)
-    columns = list(zip(*map(msgspec.structs.astuple, singles), strict=True))
-    place_columns = family.chunks(singles), map(ids.__getitem__, columns[0])
+    own, values, seq = family.own, map(msgspec.structs.astuple, singles), place.seq
     known_at = map(place.assumed, singles) if place.assumed else repeat(place.known_at)
-    stamps = repeat(0), known_at, repeat(place.seq)
-    return list(zip(*place_columns, *columns[family.own], *stamps, strict=False))
+    # The symbol is the first field of every fact.
+    return [
+        (chunk, ids[fact[0]], *fact[own], 0, known, seq)
+        for fact, chunk, known in zip(values, family.chunks(singles), known_at, strict=False)
+    ]
 
 
 def _mid_rows(fact: Observation | MidFrame, ids: Mapping[str, int], place: CommitStamp) -> Iterable[Row]:
