@@ -31,6 +31,16 @@ def test_settings_are_those_we_ask_for(tmp_path: Path, durable: bool, synchronou
         assert setting(db, "busy_timeout") == 10_000
 
 
+def test_a_plan_depends_on_no_value() -> None:
+    with closing(connect(":memory:")) as db:
+        db.execute_script("CREATE TABLE t (x BIGINT, state TEXT); CREATE INDEX opened ON t (x) WHERE state = 'open'")
+        plans = {
+            value: db.all(sql("EXPLAIN QUERY PLAN SELECT x FROM t WHERE state = :state ORDER BY x"), state=value)
+            for value in ("open", "closed")
+        }
+        assert plans["open"] == plans["closed"]
+
+
 def test_sync_waits_for_the_log_of_commits_that_did_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))

@@ -60,6 +60,9 @@ class SqliteDatabase:
         with self._errors_translated():
             self._connection = apsw.Connection(path, flags=flags)
             self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            # Plans depend on no value that is bound: otherwise SQLite prepares most statements with an order anew for
+            # every value, which takes longer than reading the row they ask for.
+            self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             if large_pages:
                 self._connection.execute(f"PRAGMA page_size = {_LARGE_PAGE}").fetchall()
             self._use_wal()

@@ -15,7 +15,7 @@ SELECT revision, {values}, known_at, seq FROM {table} WHERE {same_key} ORDER BY 
 -- have left for the archive.
 SELECT {fields}, EXISTS (
     SELECT 1 FROM tape_archived WHERE table_name = '{table}' AND tape_archived.granularity_sec = :granularity_sec
-        AND tape_archived.chunk IN (:chunk, :chunk - 1)) FROM {table}
+        AND tape_archived.chunk >= :chunk - 1 AND tape_archived.chunk <= :chunk) FROM {table}
 WHERE {granularity}chunk IN (:chunk, :chunk - 1) AND symbol_id = :symbol_id
     AND bucket_ts <= :until AND seq <= :watermark AND known_at <= :as_of
     AND NOT EXISTS (

@@ -471,13 +471,13 @@ class Tape:
         # Notes are read behind the rows: a chunk that leaves in between is seen twice, never lost.
         if (not rows or rows[0][-1]) and (notes := self._db.all(_QUERIES.archived, table_name=family.table, **chunks)):
             rows = self._cold.add_archived(rows, notes, family, query=family.queries.between, **where)
-        if len(set(map(family.bucket_of, rows))) < len(rows):
-            rows = list({row[: family.key_width]: row for row in rows}.values())
         if not rows:
             return []
         # Column by column, and without whether chunks have left, which stands last: a packet reads hundreds of rows.
-        *columns, _ = zip(*rows, strict=True)
-        return list(map(family.make, repeat(symbol), *columns))
+        columns = list(zip(*rows, strict=True))
+        if len(set(columns[family.bucket_at])) < len(rows):
+            columns = list(zip(*{row[: family.key_width]: row for row in rows}.values(), strict=True))
+        return list(map(family.make, repeat(symbol), *columns[:-1]))
 
     def predicted_funding(self, symbol: str, *, since: int, view: View) -> list[PredictedFunding]:
         """What each venue announced last since a moment, by venue."""

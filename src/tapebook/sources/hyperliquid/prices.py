@@ -95,14 +95,20 @@ class BarFinalizer:
 
     def add_frame(self, candle: Candle) -> list[Candle]:
         """A picture from the socket; gives what it makes final."""
-        series = self._series.get(candle.symbol)
+        series, begins = self._series.get(candle.symbol), candle.bucket_ts
         if series is None:
             series = self._series[candle.symbol] = _SymbolBars()
-        if candle.bucket_ts < series.newest - REMEMBERED * MINUTE:
+        before = series.newest
+        if begins < before - REMEMBERED * MINUTE:
             # Whether it is older than what was given out, nobody here remembers.
             return []
         self._remember(series, candle)
-        return self._pop_final(series, now=-1) if len(series.waiting) > 1 or candle.bucket_ts < series.newest else []
+        if begins >= before and len(series.waiting) == 1:
+            return []
+        if begins > before and len(series.waiting) == 2 and before in series.waiting:
+            # Nearly every bar becomes final like this: it waits alone, and a picture of a later one comes.
+            return self._pop_bar(series, before)
+        return self._pop_final(series, now=-1)
 
     def finish_by_clock(self, now: int) -> list[Candle]:
         """What the clock makes final."""
@@ -152,21 +158,26 @@ class BarFinalizer:
             self._next_due = due
 
     def _pop_final(self, series: _SymbolBars, *, now: int) -> list[Candle]:
-        final, waiting, given = [], series.waiting, series.given
-        for begins in sorted(waiting):
+        final: list[Candle] = []
+        for begins in sorted(series.waiting):
             if begins >= series.newest and now < begins + MINUTE + self._grace:
                 # It has not ended, so no later one has.
                 break
-            bar = waiting[begins]
-            if bar.doubted:
-                continue
-            del waiting[begins]
-            if bar.candle.sample_count:
-                given[begins] = bar.candle
-                final.append(bar.candle)
-        while len(given) > REMEMBERED:
-            del given[min(given)]
+            final += self._pop_bar(series, begins)
         return final
+
+    def _pop_bar(self, series: _SymbolBars, begins: int) -> list[Candle]:
+        """A bar that has ended; none while it is in doubt, or when nothing was traded in it."""
+        bar, given = series.waiting[begins], series.given
+        if bar.doubted:
+            return []
+        del series.waiting[begins]
+        if not bar.candle.sample_count:
+            return []
+        given[begins] = bar.candle
+        if len(given) > REMEMBERED:
+            del given[min(given)]
+        return [bar.candle]
 
 
 # A repair that was under way when the process was killed is not known after it; asking for 60 bars costs the

@@ -74,6 +74,8 @@ class ListedNames:
     def __init__(self, settings: HyperliquidSourceSettings) -> None:
         self._settings = settings
         self._universe = Universe({})
+        # Its live perps by dex once more: whether a name is one of them is asked for each name of a frame.
+        self._live: dict[str, frozenset[str]] = {}
         self._spots_known = False
         self.watched = WatchedNames((), (), ())
         # Grows whenever what is watched may have changed.
@@ -118,11 +120,12 @@ class ListedNames:
             return settings.outcomes or bool(settings.symbols)
         if name.startswith("@") or "/" in name:
             return settings.spot or bool(settings.symbols)
-        return name in self.live_perps(dex_of(name))
+        return name in self._live.get(dex_of(name), ())
 
     def _learn(self, universe: Universe) -> None:
         if universe != self._universe:
             self._universe = universe
+            self._live = {dex: frozenset(live) for dex, live in universe.perps.items()}
             self.watched = choose_watched(self._settings, universe)
             self.version += 1
 
