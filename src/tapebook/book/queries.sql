@@ -133,9 +133,10 @@ SELECT
 FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
 -- name: runs_between
--- The decisions whose id lies between two texts, with whose they are; by their id.
+-- The decisions whose id lies between two texts, with whose they are; by their id. The joined text, here and below, leaves
+-- SQLite the index of ids: by the owner alone it would look at every decision, or every order, there ever was.
 SELECT run_id, agent, symbol, as_of FROM decision_runs
-WHERE owner = :owner AND run_id >= :first AND run_id < :beyond ORDER BY run_id;
+WHERE owner || '' = :owner AND run_id >= :first AND run_id < :beyond ORDER BY run_id;
 
 -- name: run_record
 -- When a run began, was written, changed and was complete.
@@ -211,7 +212,7 @@ WHERE o.owner = :owner AND o.client_id = :client_id ORDER BY a.position LIMIT 1;
 
 -- name: open_orders_of_run
 -- How many orders of a run have not ended.
-SELECT COUNT(*) FROM orders WHERE owner = :owner AND run_id = :run_id AND ended_seq IS NULL;
+SELECT COUNT(*) FROM orders WHERE owner || '' = :owner AND run_id = :run_id AND ended_seq IS NULL;
 
 -- name: newest_snapshot
 -- What the account was last known to be worth.
@@ -304,7 +305,7 @@ SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AN
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
     deployment, status, detail, created_at, updated_at, dry
-FROM orders WHERE owner = :owner AND run_id = :run_id ORDER BY seq, client_id;
+FROM orders WHERE owner || '' = :owner AND run_id = :run_id ORDER BY seq, client_id;
 
 -- name: fills_of_run
 -- What was executed of a run's orders; nothing is filled before it was intended.
@@ -312,7 +313,7 @@ SELECT
     f.fill_id, f.symbol, f.happened_at, f.signed_size_e8, f.price_e8, f.fee_usd_e6, f.maker, f.client_id, f.liquidation
 FROM orders o
 JOIN fills f ON f.owner = o.owner AND f.deployment = o.deployment AND f.seq > o.seq AND f.client_id = o.client_id
-WHERE o.owner = :owner AND o.run_id = :run_id ORDER BY f.seq;
+WHERE o.owner || '' = :owner AND o.run_id = :run_id ORDER BY f.seq;
 
 -- name: trades_of_run
 -- The round trips a run opened, ended or changed, in their newest version. A fill changes the trade of the first
@@ -320,7 +321,7 @@ WHERE o.owner = :owner AND o.run_id = :run_id ORDER BY f.seq;
 WITH filled (deployment, symbol, seq) AS (
     SELECT f.deployment, f.symbol, f.seq FROM orders o
     JOIN fills f ON f.owner = o.owner AND f.deployment = o.deployment AND f.seq > o.seq AND f.client_id = o.client_id
-    WHERE o.owner = :owner AND o.run_id = :run_id
+    WHERE o.owner || '' = :owner AND o.run_id = :run_id
 ),
 touched (id) AS (
     SELECT p.trade_id FROM filled
@@ -337,7 +338,7 @@ touched (id) AS (
 )
 SELECT {trade_as_of}, {exit}, t.deployment, t.agent, t.agent_version
 FROM touched
-JOIN trade_history t ON t.owner = :owner AND t.id = touched.id
+JOIN trade_history t ON t.owner || '' = :owner AND t.id = touched.id
 JOIN positions p ON p.owner = t.owner AND p.deployment = t.deployment AND p.symbol = t.symbol AND p.seq = (
     SELECT MAX(n.seq) FROM positions n
     WHERE n.owner = t.owner AND n.deployment = t.deployment AND n.symbol = t.symbol AND n.trade_id = t.id
@@ -366,6 +367,10 @@ FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill
 -- Whether the funding of a symbol at a moment is there.
 SELECT 1 FROM wallet_ledger
 WHERE owner = :owner AND deployment = :deployment AND happened_at = :at AND kind = 'funding' AND symbol = :symbol
+    AND seq IN (
+        SELECT n.seq FROM wallet_ledger n
+        WHERE n.owner = :owner AND n.deployment = :deployment AND n.happened_at = :at AND n.kind = 'funding'
+    )
 LIMIT 1;
 
 -- name: has_spot_fill
@@ -405,7 +410,7 @@ SELECT
     symbol,
     CASE WHEN ended_seq <= :seq THEN status WHEN placed_seq <= :seq THEN 'working' ELSE 'intended' END,
     CASE WHEN ended_seq <= :seq THEN detail ELSE '' END
-FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
+FROM orders WHERE owner || '' = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
 -- name: session_intended
 -- When orders were intended between two moments.
