@@ -256,28 +256,38 @@ WrittenRow = tuple[Row, str, int]
 
 
 class RenderedSection(msgspec.Struct, frozen=True, gc=False):
-    """A section as it stands in the user message, its text, what that costs, and its canonical bytes."""
+    """A section as it stands in the user message, its text as UTF-8, what that costs, and its canonical bytes."""
 
     section: Section
-    text: str
+    encoded: bytes
     tokens: int
     content: bytes
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        return self.encoded.decode()
 
 
 class SectionHeading(msgspec.Struct, frozen=True, gc=False):
-    """A heading as the message shows it, what it costs, and the canonical bytes from its title on."""
+    """A heading as the message shows it, as UTF-8, what it costs, and the canonical bytes from its title on."""
 
     title: str
-    text: str
+    encoded: bytes
     tokens: int
     content: bytes
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        return self.encoded.decode()
 
 
 def make_heading(title: str, shown: int = 0, total: int = 0) -> SectionHeading:
     """The heading of a title, with how many of a total are shown, where that is to be said."""
-    text = f"## {title} ({shown} of {total} shown)" if total else f"## {title}"
-    cost = count_shape_pieces(text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
-    return SectionHeading(title, text, cost, b',"title":%b}' % encode_rows(title))
+    encoded = (f"## {title} ({shown} of {total} shown)" if total else f"## {title}").encode()
+    cost = count_shape_pieces(encoded.translate(TOKEN_SHAPES)) + 1
+    return SectionHeading(title, encoded, cost, b',"title":%b}' % encode_rows(title))
 
 
 @lru_cache(maxsize=512)
@@ -288,15 +298,14 @@ def section_opening(columns: tuple[str, ...], name: str, dropped: int = 0) -> by
 
 def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Rows, room: int) -> RenderedSection:
     """A section with those of its rows that fit into the room."""
-    text = f"{head.text}\n{layout.text(rows)}" if rows else head.text
-    encoded = text.encode()
+    encoded = b"%b\n%b" % (head.encoded, layout.text(rows).encode()) if rows else head.encoded
     # No piece holds a break. A short text often looks like one before it, a long one has lines that do.
     if len(encoded) <= SHORT_TEXT:
         tokens = count_shape_pieces(encoded.translate(TOKEN_SHAPES)) + len(rows) + 1
         if tokens <= room:
             section = Section(layout.name, head.title, layout.columns, rows)
             content = section_opening(layout.columns, layout.name) + encode_rows(rows) + head.content
-            return RenderedSection(section, text, tokens, content)
+            return RenderedSection(section, encoded, tokens, content)
     written = write_rows(layout, rows)
     shorten, left = layout.shorten, room - head.tokens
     if shorten is not None and sum([cost for _, _, cost in written]) > left:
@@ -340,7 +349,7 @@ def render_written(
         rows, lines, dropped = rows[shown], lines[shown], total - count
         head = make_heading(head.title, count, total)
         tokens = head.tokens + sum(costs[shown])
-    text = "\n".join((head.text, *lines))
+    encoded = b"%b\n%b" % (head.encoded, "\n".join(lines).encode()) if lines else head.encoded
     content = section_opening(layout.columns, layout.name, dropped) + encode_rows(rows) + head.content
     section = Section(layout.name, head.title, layout.columns, rows, dropped)
-    return RenderedSection(section, text, tokens, content)
+    return RenderedSection(section, encoded, tokens, content)

@@ -38,7 +38,7 @@ from tapebook.book.events import (
 from tapebook.book.materializer import day_start
 from tapebook.book.store import Book
 from tapebook.broker import Broker
-from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet
+from tapebook.context import MarketCache, PacketCaches, PacketDigest, Situation, assemble_packet, packet_digest
 from tapebook.decision import (
     Engine,
     EngineAnswer,
@@ -136,6 +136,10 @@ class PreparedDecision(msgspec.Struct, eq=False):
         if self.written is None:
             self.written = assemble_packet(self.situation, self.caches)
         return self.written
+
+    def digest(self) -> Packet | PacketDigest:
+        """What a record says of the packet, which need not be written whole for it."""
+        return packet_digest(self.situation, self.caches) if self.written is None else self.written
 
 
 EngineOfAgent = Callable[[AgentProfile], Engine]
@@ -505,8 +509,8 @@ def _decision_run(
 
 
 def _run_with_packet(opened: PreparedDecision, decided: RunDecided) -> RunDecided:
-    """The record of a decision, with the packet that is made now."""
-    packet, replace = opened.packet(), msgspec.structs.replace
+    """The record of a decision, with what its packet comes to, which is found out now."""
+    packet, replace = opened.digest(), msgspec.structs.replace
     hashes = {"inputs_sha256": packet.inputs_sha256, "packet_sha256": packet.sha256}
     return RunDecided(replace(decided.run, tokens=packet.tokens, **hashes))
 
