@@ -272,11 +272,12 @@ class SectionCache(msgspec.Struct, Generic[Source], eq=False):
     def _write_new(self, items: tuple[Any, ...]) -> list[WrittenRow]:
         """What is written for each item; of those that were written lately nothing is written again."""
         known = self._written if len(self._written) <= MOST_WRITTEN else {}
-        new = tuple([item for item in items if item not in known])
-        if new:
+        found = [known.get(item) for item in items]
+        if None in found:
+            new = tuple([item for item, written in zip(items, found, strict=True) if written is None])
             known.update(zip(new, write_rows(self.layout, self.layout.rows(new)), strict=True))
             self._written = known
-        return [known[item] for item in items]
+        return [written or known[item] for item, written in zip(items, found, strict=True)]
 
 
 def _with_heading(drawn: RenderedSection, before: SectionHeading, head: SectionHeading) -> RenderedSection:

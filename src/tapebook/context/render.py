@@ -35,6 +35,12 @@ def line_cost(line: str) -> int:
     return count_shape_pieces(line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
 
 
+def line_costs(text: str) -> list[int]:
+    """What each line of a text costs."""
+    shapes = text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES).split(b"\n")
+    return [count_shape_pieces(shape) + 1 for shape in shapes]
+
+
 @lru_cache(maxsize=8_192)
 def count_shape_pieces(shape: bytes) -> int:
     """The estimate for a text whose letters and digits are translated by `TOKEN_SHAPES`."""
@@ -312,7 +318,7 @@ def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Row
         first, last, wanted = 0, layout.shapes - 1, rows[: layout.wanted]
         while first < last:
             middle = (first + last) // 2
-            if sum([line_cost(layout.text((shorten(row, middle),))) for row in wanted]) <= left:
+            if sum(line_costs(layout.text(tuple([shorten(row, middle) for row in wanted])))) <= left:
                 last = middle
             else:
                 first = middle + 1
@@ -322,15 +328,12 @@ def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Row
 
 def write_rows(layout: SectionLayout[Any, Any], rows: Rows) -> list[WrittenRow]:
     """Rows with what is needed to put those of them together that fit."""
-    lines = layout.text(rows).split("\n")
+    text = layout.text(rows)
+    lines, costs = text.split("\n"), line_costs(text)
     if len(lines) != len(rows):
         lines = [layout.text((row,)) for row in rows]
-    written = []
-    for row, line in zip(rows, lines, strict=True):
-        # What `line_cost` gives, without a call for every line of a packet.
-        cost = count_shape_pieces(line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
-        written.append((row, line, cost))
-    return written
+        costs = [line_cost(line) for line in lines]
+    return list(zip(rows, lines, costs, strict=True))
 
 
 def render_written(
