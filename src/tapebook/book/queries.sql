@@ -110,7 +110,7 @@ SELECT agent, agent_version FROM trade_history WHERE owner = :owner AND id = :id
 -- name: last_run
 -- The newest decision on a symbol as of a sequence number; a shadow's is nobody's, and an expired slot has none. One whose
 -- order expired at the gate is passed over where that is asked for, from when that was known.
-SELECT run_id, seq FROM decision_runs
+SELECT {run} FROM decision_runs
 WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq
     AND run_trigger <> 'shadow'
     AND NOT (status = 'expired' AND (packet_sha256 = '' OR (:without_expired = 1 AND ended_seq <= :seq)))
@@ -118,19 +118,14 @@ ORDER BY seq DESC LIMIT 1;
 
 -- name: last_run_until
 -- The newest decision on a symbol as of a sequence number that was made by a moment.
-SELECT run_id, seq FROM decision_runs
+SELECT {run} FROM decision_runs
 WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq AND as_of <= :until
     AND run_trigger <> 'shadow' AND NOT (status = 'expired' AND packet_sha256 = '')
 ORDER BY seq DESC LIMIT 1;
 
 -- name: run
 -- One decision, found by its id; an owner sees only their own. The event at `seq` has the rest of it.
-SELECT
-    run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
-    docs_seq, curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status,
-    degraded_json, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
-    degraded_causes_json, reason_key, seq
-FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
+SELECT {run} FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
 -- name: runs_between
 -- The decisions whose id lies between two texts, with whose they are; by their id. The joined text, here and below, leaves
@@ -386,23 +381,21 @@ SELECT exit_seq FROM trade_history WHERE owner = :owner AND id = :id;
 SELECT lacks FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: session_refusals
--- What was refused between two moments, with its own, in the order it was: by a rule of the guard, as no readable reply, or
+-- What was refused between two moments, with its own: by a rule of the guard, as no readable reply, which has no actions, or
 -- as an order at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision.
 -- The plus before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the
 -- watermark. For replay there is an end too, far enough that nothing known lies beyond it.
-SELECT r.as_of, r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail, 1 AS by_guard FROM decision_runs r
-JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
+SELECT
+    r.as_of, r.seq, COALESCE(a.position, 0), COALESCE(a.rule, :unreadable), '', CASE WHEN a.rule IS NULL THEN 0 ELSE 1 END
+FROM decision_runs r
+LEFT JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow'
-UNION ALL
-SELECT r.as_of, r.seq, 0, :unreadable, '', 0 FROM decision_runs r
-WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
-    AND r.branch = 'main' AND r.run_trigger <> 'shadow' AND r.status = 'rejected' AND r.error IS NOT NULL
+    AND (a.rule IS NOT NULL OR (r.status = 'rejected' AND r.error IS NOT NULL))
 UNION ALL
 SELECT o.intended_at, o.ended_seq, 0, NULL, o.detail, 0 FROM orders o
 WHERE o.owner = :owner AND o.deployment = :deployment AND o.intended_at > :hour AND o.intended_at <= :as_of
-    AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> ''
-ORDER BY at_seq, place;
+    AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> '';
 
 -- name: order_outcomes
 -- How far the orders of a run had come as of a sequence number.

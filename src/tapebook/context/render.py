@@ -303,7 +303,8 @@ def section_opening(columns: tuple[str, ...], name: str, dropped: int = 0) -> by
 
 def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Rows, room: int) -> RenderedSection:
     """A section with those of its rows that fit into the room."""
-    encoded = b"%b\n%b" % (head.encoded, layout.text(rows).encode()) if rows else head.encoded
+    text = layout.text(rows)
+    encoded = b"%b\n%b" % (head.encoded, text.encode()) if rows else head.encoded
     # No piece holds a break. A short text often looks like one before it, a long one has lines that do.
     if len(encoded) <= SHORT_TEXT:
         tokens = count_shape_pieces(encoded.translate(TOKEN_SHAPES)) + len(rows) + 1
@@ -311,7 +312,7 @@ def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Row
             section = Section(layout.name, head.title, layout.columns, rows)
             content = section_opening(layout.columns, layout.name) + encode_rows(rows) + head.content
             return RenderedSection(section, encoded, tokens, content)
-    written = write_rows(layout, rows)
+    written = write_rows(layout, rows, text)
     shorten, left = layout.shorten, room - head.tokens
     if shorten is not None and sum([cost for _, _, cost in written]) > left:
         # The longest shape in which the rows that are wanted fit, or the shortest there is.
@@ -326,9 +327,9 @@ def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Row
     return render_written(layout, head, written, room)
 
 
-def write_rows(layout: SectionLayout[Any, Any], rows: Rows) -> list[WrittenRow]:
-    """Rows with what is needed to put those of them together that fit."""
-    text = layout.text(rows)
+def write_rows(layout: SectionLayout[Any, Any], rows: Rows, text: str | None = None) -> list[WrittenRow]:
+    """Rows with what is needed to put those of them together that fit; `text` is theirs, if it was written already."""
+    text = layout.text(rows) if text is None else text
     lines, costs = text.split("\n"), line_costs(text)
     if len(lines) != len(rows):
         lines = [layout.text((row,)) for row in rows]
