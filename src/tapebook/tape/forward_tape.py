@@ -360,6 +360,14 @@ class ForwardTape(Tape):
             self._whole_windows[symbol, minutes, count] = end, view.as_of, found
         return found, end if is_stored else 0
 
+    def candles(
+        self, symbol: str, *, granularity_sec: int, since: int, view: View, until: int = NO_WATERMARK
+    ) -> list[Candle]:
+        """A symbol's bars that begin between two moments and had ended by `view.as_of`, oldest first."""
+        # What a tape keeps of a read saves another; here that is a look at what is in memory.
+        last = min(until, view.as_of - granularity_sec * SECOND)
+        return self._between(CANDLES, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec)
+
     def newest_bar(self, symbol: str, *, view: View) -> Candle | None:
         """The bar that ended last, of the finest there are."""
         if view.watermark < self._head[0]:
