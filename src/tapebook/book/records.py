@@ -25,8 +25,8 @@ TRADE_COLUMNS = ("id", *TradeState.__struct_fields__[1:])
 """The columns of a trade, in the order of its fields."""
 
 _RUN_COLUMNS = (
-    *("run_id", "owner", "deployment", "agent", "agent_version", "symbol", "scheduled_for", "run_trigger", "branch", "as_of"),
-    *("tape_seq", "book_seq", "docs_seq", "curated_seq", "renderer", "packet_sha256", "tokens", "engine"),
+    *("run_id", "owner", "deployment", "agent", "agent_version", "symbol", "scheduled_for", "run_trigger", "branch"),
+    *("as_of", "tape_seq", "book_seq", "docs_seq", "curated_seq", "renderer", "packet_sha256", "tokens", "engine"),
     *("packet_key", "reply_key", "status", "degraded_json", "error", "model", "input_tokens", "output_tokens"),
     *("cost_usd_e6", "attempts", "degraded_causes_json", "reason_key", "seq"),
 )

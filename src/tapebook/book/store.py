@@ -392,7 +392,8 @@ class Book(BookRecords):
         # What only the event says; the columns stand in the order of the struct's fields, with four for its watermarks.
         details = _RUN_DETAILS.decode(event.body).run
         before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
-        actions, verdicts = list[Action](), list[Verdict]()
+        actions: list[Action] = []
+        verdicts: list[Verdict] = []
         for each in self._db.all(QUERIES.actions, owner=self.owner, deployment=row[2], seq=row[-1]):
             action: Row = (*each[:9], tuple(msgspec.json.decode(each[9])))
             actions.append(Action(*action))

@@ -392,7 +392,8 @@ def packet_digest(situation: Situation, caches: PacketCaches | None = None) -> P
 
 
 def _digest(system: SystemMessage, drawn: list[RenderedSection]) -> PacketDigest:
-    texts, contents, tokens = [system.text.encode()], list[bytes](), system.tokens
+    texts, tokens = [system.text.encode()], system.tokens
+    contents: list[bytes] = []
     for each in drawn:
         texts.append(each.encoded)
         contents.append(each.content)

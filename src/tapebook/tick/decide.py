@@ -374,7 +374,7 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
     optional = OptionalReads(causes=list(opened.causes))
     # Most decisions are to hold, which asks for nothing.
     asked = set(map(attrgetter("action"), decision.actions)) - {"hold"}
-    orders = list[Order]()
+    orders: list[Order] = []
     if asked and slot.trigger != "shadow":
         orders = _intended_orders(opened, decision, limits, broker=rooms.broker(agent.broker), tape=rooms.tape)
     seen: list[Draft] = []
