@@ -18,7 +18,6 @@ recorded too, not dropped (`record_unmade_runs`): a slot that expired, or one th
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -372,10 +371,9 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
     slot, agent = opened.slot, opened.slot.deployment.agent
     optional = OptionalReads(causes=list(opened.causes))
-    # Most decisions are to hold, which asks for nothing.
-    asked = set(map(attrgetter("action"), decision.actions)) - {"hold"}
     orders: list[Order] = []
-    if asked and slot.trigger != "shadow":
+    # Most decisions are to hold, which asks for nothing.
+    if slot.trigger != "shadow" and any([action.action != "hold" for action in decision.actions]):
         orders = _intended_orders(opened, decision, limits, broker=rooms.broker(agent.broker), tape=rooms.tape)
     seen: list[Draft] = []
     if slot.learns and slot.branch == "main":
