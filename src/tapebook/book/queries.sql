@@ -359,7 +359,8 @@ SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker
 FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
 
 -- name: has_funding
--- Whether the funding of a symbol at a moment is there.
+-- Whether the funding of a symbol at a moment is there. What was posted at the moment is picked out first: SQLite would
+-- go through all that a deployment ever posted.
 SELECT 1 FROM wallet_ledger
 WHERE owner = :owner AND deployment = :deployment AND happened_at = :at AND kind = 'funding' AND symbol = :symbol
     AND seq IN (

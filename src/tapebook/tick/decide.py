@@ -120,7 +120,7 @@ class PreparedDecision(msgspec.Struct, eq=False):
     """A decision about to be made: what is known, why something is missing in it, and the packet made of it.
 
     `written` is None until the packet is first asked for. An engine that reckons with facts alone is asked without it,
-    and a record that waits for others (`book.events.late_event`) has it made with those of other decisions.
+    and a record that waits for others (`book.events.late_event`) only needs its digest, worked out with theirs.
     """
 
     slot: Slot
