@@ -363,9 +363,17 @@ TIMED = {
     "session_closes": {"t": "trade_history_symbol", "n": "trade_history_symbol"},
     "orders_under_way": {"orders": "orders_intended"},
     "closed_trades": {"t": "trade_history_closed"},
+    "order_outcomes": {"orders": "orders_run"},
+    "orders_of_run": {"orders": "orders_run"},
+    "open_orders_of_run": {"orders": "orders_run"},
+    "fills_of_run": {"o": "orders_run"},
+    "trades_of_run": {"o": "orders_run", "t": "PRIMARY KEY (id=?)"},
+    "has_funding": {"n": "wallet_ledger_happened"},
+    "runs_between": {"decision_runs": "decision_runs_id"},
 }
 TIMES: dict[str, Any] = {"unreadable": "", "seq": 9, "as_of": 9, "hour": 5, "since": 5, "today": 0, "until": 99}
-WHERE = TIMES | {"owner": "o", "deployment": "d", "most": MOST_UNDER_WAY, "partial": 0}
+NAMES = {"owner": "o", "deployment": "d", "run_id": "r", "symbol": "s", "first": "a", "beyond": "b"}
+WHERE = TIMES | NAMES | {"most": MOST_UNDER_WAY, "partial": 0, "at": 9}
 
 
 @pytest.mark.parametrize("name", [*TIMED, "open_trades"])

@@ -21,7 +21,7 @@ from tests.backtest.bars import make_home
 ANSWERS = (
     *("account", "closed_trades", "closed_after", "closed_count_since", "last_run", "working_orders"),
     *("orders_under_way", "has_exposure", "newest_snapshot", "session", "agent_record", "halts", "flatten_due"),
-    *("run", "order_reason", "day_results"),
+    *("run", "order_reason", "day_results", "order_outcomes", "fill"),
 )
 
 

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from tapebook.book.events import TradeClosed
 from tapebook.book.materializer import Account, TradeCause, settle_fill
-from tapebook.context import CURRENT_RENDERER, Feature, PacketCaches, Situation, assemble_packet, memory_sections
+from tapebook.context import (
+    CURRENT_RENDERER,
+    Feature,
+    PacketCaches,
+    PacketDigest,
+    Situation,
+    assemble_packet,
+    memory_sections,
+    packet_digest,
+)
 from tapebook.context.assemble import OWN_SECTIONS
 from tapebook.decision import Reply, parse_reply
 from tapebook.domain.agent import ContextProfile, ExperienceRow, LayerRow, Lessons, RiskCaps
@@ -169,9 +178,12 @@ def test_what_was_drawn_before_leaves_no_trace(drawn: Situation, others: list[Si
     caches = PacketCaches()
     for other in others:
         assemble_packet(other, caches)
-    shared = assemble_packet(drawn, caches)
+    digest, shared = packet_digest(drawn, caches), assemble_packet(drawn, caches)
     forget()
-    assert assemble_packet(drawn) == shared
+    alone = assemble_packet(drawn)
+    assert alone == shared
+    # What a record says is that of the packet, which need not be written for it.
+    assert digest == PacketDigest(alone.tokens, alone.inputs_sha256, alone.sha256) == packet_digest(drawn)
 
 
 def test_agents_that_see_the_same_market_share_its_sections() -> None:

@@ -11,6 +11,8 @@ from tapebook.context.render import (
     RenderedSection,
     Rows,
     SectionLayout,
+    line_cost,
+    line_costs,
     make_heading,
     render_rows,
     render_written,
@@ -59,6 +61,11 @@ def test_heading_says_how_many_rows_are_shown() -> None:
     assert make_heading("Title").text == "## Title"
     assert make_heading("Title", 8, 9).text == "## Title (8 of 9 shown)"
     assert make_heading("Title", 0, 3).text == "## Title (0 of 3 shown)"
+
+
+@given(st.lists(LINES, min_size=1, max_size=5))
+def test_lines_cost_together_what_each_does(lines: list[str]) -> None:
+    assert line_costs("\n".join(lines)) == [line_cost(line) for line in lines] == [line_tokens(line) for line in lines]
 
 
 def test_section_is_a_heading_and_its_lines() -> None:

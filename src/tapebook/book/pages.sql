@@ -50,13 +50,13 @@ WHERE owner = :owner AND deployment = :deployment AND (intended_at, seq) < (:mom
 ORDER BY intended_at DESC, seq DESC LIMIT :most;
 
 -- name: orders_of
--- The orders of one decision, as far as a sequence number.
+-- The orders of one decision, as far as a sequence number; the joined text leaves SQLite the index of runs.
 SELECT
     intended_at, deployment, seq, placed_seq, ended_seq,
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
     deployment, status, detail, created_at, updated_at, dry
 FROM orders
-WHERE owner = :owner AND run_id = :run_id AND seq <= :until ORDER BY seq;
+WHERE owner || '' = :owner AND run_id = :run_id AND seq <= :until ORDER BY seq;
 
 -- name: closed_before
 -- The trades of a deployment that ended before an event, newest exit first.

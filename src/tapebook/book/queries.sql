@@ -110,7 +110,7 @@ SELECT agent, agent_version FROM trade_history WHERE owner = :owner AND id = :id
 -- name: last_run
 -- The newest decision on a symbol as of a sequence number; a shadow's is nobody's, and an expired slot has none. One whose
 -- order expired at the gate is passed over where that is asked for, from when that was known.
-SELECT run_id, seq FROM decision_runs
+SELECT {run} FROM decision_runs
 WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq
     AND run_trigger <> 'shadow'
     AND NOT (status = 'expired' AND (packet_sha256 = '' OR (:without_expired = 1 AND ended_seq <= :seq)))
@@ -118,24 +118,20 @@ ORDER BY seq DESC LIMIT 1;
 
 -- name: last_run_until
 -- The newest decision on a symbol as of a sequence number that was made by a moment.
-SELECT run_id, seq FROM decision_runs
+SELECT {run} FROM decision_runs
 WHERE owner = :owner AND deployment = :deployment AND symbol = :symbol AND seq <= :seq AND as_of <= :until
     AND run_trigger <> 'shadow' AND NOT (status = 'expired' AND packet_sha256 = '')
 ORDER BY seq DESC LIMIT 1;
 
 -- name: run
 -- One decision, found by its id; an owner sees only their own. The event at `seq` has the rest of it.
-SELECT
-    run_id, owner, deployment, agent, agent_version, symbol, scheduled_for, run_trigger, branch, as_of, tape_seq, book_seq,
-    docs_seq, curated_seq, renderer, packet_sha256, tokens, engine, packet_key, reply_key, status,
-    degraded_json, error, model, input_tokens, output_tokens, cost_usd_e6, attempts,
-    degraded_causes_json, reason_key, seq
-FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
+SELECT {run} FROM decision_runs WHERE owner = :owner AND run_id = :run_id;
 
 -- name: runs_between
--- The decisions whose id lies between two texts, with whose they are; by their id.
+-- The decisions whose id lies between two texts, with whose they are; by their id. The joined text, here and below, leaves
+-- SQLite the index of ids: by the owner alone it would look at every decision, or every order, there ever was.
 SELECT run_id, agent, symbol, as_of FROM decision_runs
-WHERE owner = :owner AND run_id >= :first AND run_id < :beyond ORDER BY run_id;
+WHERE owner || '' = :owner AND run_id >= :first AND run_id < :beyond ORDER BY run_id;
 
 -- name: run_record
 -- When a run began, was written, changed and was complete.
@@ -211,7 +207,7 @@ WHERE o.owner = :owner AND o.client_id = :client_id ORDER BY a.position LIMIT 1;
 
 -- name: open_orders_of_run
 -- How many orders of a run have not ended.
-SELECT COUNT(*) FROM orders WHERE owner = :owner AND run_id = :run_id AND ended_seq IS NULL;
+SELECT COUNT(*) FROM orders WHERE owner || '' = :owner AND run_id = :run_id AND ended_seq IS NULL;
 
 -- name: newest_snapshot
 -- What the account was last known to be worth.
@@ -304,7 +300,7 @@ SELECT COUNT(*) FROM orders WHERE owner = :owner AND deployment = :deployment AN
 SELECT
     client_id, run_id, symbol, side, size_e8, order_type, limit_price_e8, reduce_only, leverage, intended_at,
     deployment, status, detail, created_at, updated_at, dry
-FROM orders WHERE owner = :owner AND run_id = :run_id ORDER BY seq, client_id;
+FROM orders WHERE owner || '' = :owner AND run_id = :run_id ORDER BY seq, client_id;
 
 -- name: fills_of_run
 -- What was executed of a run's orders; nothing is filled before it was intended.
@@ -312,7 +308,7 @@ SELECT
     f.fill_id, f.symbol, f.happened_at, f.signed_size_e8, f.price_e8, f.fee_usd_e6, f.maker, f.client_id, f.liquidation
 FROM orders o
 JOIN fills f ON f.owner = o.owner AND f.deployment = o.deployment AND f.seq > o.seq AND f.client_id = o.client_id
-WHERE o.owner = :owner AND o.run_id = :run_id ORDER BY f.seq;
+WHERE o.owner || '' = :owner AND o.run_id = :run_id ORDER BY f.seq;
 
 -- name: trades_of_run
 -- The round trips a run opened, ended or changed, in their newest version. A fill changes the trade of the first
@@ -320,7 +316,7 @@ WHERE o.owner = :owner AND o.run_id = :run_id ORDER BY f.seq;
 WITH filled (deployment, symbol, seq) AS (
     SELECT f.deployment, f.symbol, f.seq FROM orders o
     JOIN fills f ON f.owner = o.owner AND f.deployment = o.deployment AND f.seq > o.seq AND f.client_id = o.client_id
-    WHERE o.owner = :owner AND o.run_id = :run_id
+    WHERE o.owner || '' = :owner AND o.run_id = :run_id
 ),
 touched (id) AS (
     SELECT p.trade_id FROM filled
@@ -337,7 +333,7 @@ touched (id) AS (
 )
 SELECT {trade_as_of}, {exit}, t.deployment, t.agent, t.agent_version
 FROM touched
-JOIN trade_history t ON t.owner = :owner AND t.id = touched.id
+JOIN trade_history t ON t.owner || '' = :owner AND t.id = touched.id
 JOIN positions p ON p.owner = t.owner AND p.deployment = t.deployment AND p.symbol = t.symbol AND p.seq = (
     SELECT MAX(n.seq) FROM positions n
     WHERE n.owner = t.owner AND n.deployment = t.deployment AND n.symbol = t.symbol AND n.trade_id = t.id
@@ -363,9 +359,14 @@ SELECT fill_id, symbol, happened_at, signed_size_e8, price_e8, fee_usd_e6, maker
 FROM fills WHERE owner = :owner AND deployment = :deployment AND fill_id = :fill_id;
 
 -- name: has_funding
--- Whether the funding of a symbol at a moment is there.
+-- Whether the funding of a symbol at a moment is there. What was posted at the moment is picked out first: SQLite would
+-- go through all that a deployment ever posted.
 SELECT 1 FROM wallet_ledger
 WHERE owner = :owner AND deployment = :deployment AND happened_at = :at AND kind = 'funding' AND symbol = :symbol
+    AND seq IN (
+        SELECT n.seq FROM wallet_ledger n
+        WHERE n.owner = :owner AND n.deployment = :deployment AND n.happened_at = :at AND n.kind = 'funding'
+    )
 LIMIT 1;
 
 -- name: has_spot_fill
@@ -381,23 +382,21 @@ SELECT exit_seq FROM trade_history WHERE owner = :owner AND id = :id;
 SELECT lacks FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: session_refusals
--- What was refused between two moments, with its own, in the order it was: by a rule of the guard, as no readable reply, or
+-- What was refused between two moments, with its own: by a rule of the guard, as no readable reply, which has no actions, or
 -- as an order at the gate or by the broker, with the words then. A shadow's are nobody's, and a flattening is no decision.
 -- The plus before seq, here and below, keeps SQLite from searching by it: few rows are of the hour, all are before the
 -- watermark. For replay there is an end too, far enough that nothing known lies beyond it.
-SELECT r.as_of, r.seq AS at_seq, a.position AS place, a.rule AS rule, '' AS detail, 1 AS by_guard FROM decision_runs r
-JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
+SELECT
+    r.as_of, r.seq, COALESCE(a.position, 0), COALESCE(a.rule, :unreadable), '', CASE WHEN a.rule IS NULL THEN 0 ELSE 1 END
+FROM decision_runs r
+LEFT JOIN decision_actions a ON a.owner = r.owner AND a.deployment = r.deployment AND a.seq = r.seq AND a.rule IS NOT NULL
 WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
     AND r.branch = 'main' AND r.run_trigger <> 'shadow'
-UNION ALL
-SELECT r.as_of, r.seq, 0, :unreadable, '', 0 FROM decision_runs r
-WHERE r.owner = :owner AND r.deployment = :deployment AND r.as_of > :hour AND r.as_of <= :as_of AND +r.seq <= :seq
-    AND r.branch = 'main' AND r.run_trigger <> 'shadow' AND r.status = 'rejected' AND r.error IS NOT NULL
+    AND (a.rule IS NOT NULL OR (r.status = 'rejected' AND r.error IS NOT NULL))
 UNION ALL
 SELECT o.intended_at, o.ended_seq, 0, NULL, o.detail, 0 FROM orders o
 WHERE o.owner = :owner AND o.deployment = :deployment AND o.intended_at > :hour AND o.intended_at <= :as_of
-    AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> ''
-ORDER BY at_seq, place;
+    AND +o.ended_seq <= :seq AND o.status = 'rejected' AND o.run_id <> '';
 
 -- name: order_outcomes
 -- How far the orders of a run had come as of a sequence number.
@@ -405,7 +404,7 @@ SELECT
     symbol,
     CASE WHEN ended_seq <= :seq THEN status WHEN placed_seq <= :seq THEN 'working' ELSE 'intended' END,
     CASE WHEN ended_seq <= :seq THEN detail ELSE '' END
-FROM orders WHERE owner = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
+FROM orders WHERE owner || '' = :owner AND run_id = :run_id AND seq <= :seq ORDER BY seq, client_id;
 
 -- name: session_intended
 -- When orders were intended between two moments.

@@ -24,8 +24,16 @@ _MOVED = TradeState.__struct_fields__[TradeState.__struct_fields__.index("entere
 TRADE_COLUMNS = ("id", *TradeState.__struct_fields__[1:])
 """The columns of a trade, in the order of its fields."""
 
+_RUN_COLUMNS = (
+    *("run_id", "owner", "deployment", "agent", "agent_version", "symbol", "scheduled_for", "run_trigger", "branch"),
+    *("as_of", "tape_seq", "book_seq", "docs_seq", "curated_seq", "renderer", "packet_sha256", "tokens", "engine"),
+    *("packet_key", "reply_key", "status", "degraded_json", "error", "model", "input_tokens", "output_tokens"),
+    *("cost_usd_e6", "attempts", "degraded_causes_json", "reason_key", "seq"),
+)
+
 QUERIES = Queries.load(
     "tapebook.book",
+    run=", ".join(_RUN_COLUMNS),
     trade=", ".join(f"t.{name}" for name in TRADE_COLUMNS),
     trade_as_of=", ".join(f"{'p' if name in _MOVED else 't'}.{name}" for name in TRADE_COLUMNS),
     exit=", ".join(f"t.{name}" for name in ClosedTrade.__struct_fields__[1:]),

@@ -20,7 +20,7 @@ from tapebook.book.materializer import UNREADABLE_REPLY, Account, LastClose, Ses
 from tapebook.book.records import NO_LIMIT
 from tapebook.book.store import MOST_UNDER_WAY, AccountSnapshot, AgentRecord, Book
 from tapebook.db import Database
-from tapebook.domain.order import Order
+from tapebook.domain.order import Fill, Order, OrderOutcome
 from tapebook.domain.position import ClosedTrade, DayResults, Portfolio, Position, TradeState
 from tapebook.domain.run import LONGEST_STREAK, DecisionRun
 from tapebook.domain.units import DAY, HOUR
@@ -57,6 +57,9 @@ class StreamState:
         self.closed: list[ClosedTrade] = []
         self.working: list[tuple[Order, bool]] = []
         """Orders that have not ended, oldest first, each with whether the broker has it; a new list at each change."""
+        self.outcomes: defaultdict[str, dict[str, OrderOutcome]] = defaultdict(dict)
+        """How far the orders of each run have come, by their client ids, oldest first."""
+        self.fill_ids: set[str] = set()
         self._run_ids = run_ids
         self._closed_at: list[int] = []
         # A cache: the results of a day, by the day and how many trades had ended; behind the last exit of that day.
@@ -201,24 +204,30 @@ class StreamState:
                 self.runs[symbol] = msgspec.structs.replace(run, status=body.status)
 
     def _on_order_intended(self, body: ev.OrderIntended, event: Event) -> None:
-        self._set_working(body.order.client_id, (body.order, False, self._orders))
+        order = body.order
+        self._set_working(order.client_id, (order, False, self._orders))
+        self.outcomes[order.run_id][order.client_id] = OrderOutcome(order.symbol, "intended")
         self._orders += 1
         self._intended.append(body.order.intended_at)
 
     def _on_dry_run(self, body: ev.OrderDryRun, event: Event) -> None:
         """Counted as one that was intended, and under way at no time."""
+        order = body.order
+        self.outcomes[order.run_id][order.client_id] = OrderOutcome(order.symbol, "dry", body.detail)
         self._orders += 1
         self._intended.append(body.order.intended_at)
 
     def _on_order_placed(self, body: ev.OrderPlaced, event: Event) -> None:
         order, _, number = self._working[body.client_id]
         self._set_working(body.client_id, (order, True, number))
+        self.outcomes[order.run_id][order.client_id] = OrderOutcome(order.symbol, "working")
 
     def _on_order_ended(self, body: ev.OrderEnded, event: Event) -> None:
         end, order = body.end, self._working[body.end.client_id][0]
         if end.status == "rejected" and order.run_id:
             self._refusals.append((order.intended_at, refusal_code(end.detail)))
         self._set_working(end.client_id, None)
+        self.outcomes[order.run_id][order.client_id] = OrderOutcome(order.symbol, end.status, end.detail)
 
     def _set_working(self, client_id: str, entry: tuple[Order, bool, int] | None) -> None:
         if entry is None:
@@ -229,6 +238,7 @@ class StreamState:
 
     def _on_fill(self, body: ev.FillObserved, event: Event) -> None:
         fill = body.fill
+        self.fill_ids.add(fill.fill_id)
         held = self.portfolio.positions.get(fill.symbol)
         before = None if held is None else Position(held.symbol, held.size_e8, held.cost_usd_e6, held.leverage)
         self._fills.append(SessionFill(fill.happened_at, fill.symbol, fill.client_id, before))
@@ -404,6 +414,17 @@ class SingleWriterBook(Book):
         """The run that placed an order, the reason it gave, and how far it had read the book."""
         found = [reason for state in self._folds.values() if (reason := state.order_reason(client_id))]
         return found[0] if found else super().order_reason(client_id)
+
+    def order_outcomes(self, run_id: str, *, seq: int) -> tuple[OrderOutcome, ...]:
+        """How far the orders of a run had come as of a sequence number."""
+        for state in self._folds.values():
+            if state.seq == seq and run_id in state.outcomes:
+                return tuple(state.outcomes[run_id].values())
+        return super().order_outcomes(run_id, seq=seq)
+
+    def fill(self, deployment: str, fill_id: str) -> Fill | None:
+        """One fill; one that is new, as most are that are asked for, is in no table."""
+        return super().fill(deployment, fill_id) if fill_id in self._folds[deployment].fill_ids else None
 
     def working_orders(self, deployment: str, *, seq: int | None = None) -> list[tuple[Order, bool]]:
         """Orders that have not ended, oldest first, each with whether the broker has it."""

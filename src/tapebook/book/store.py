@@ -11,6 +11,7 @@ it all.
 
 from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
 
 import msgspec
 
@@ -366,14 +367,14 @@ class Book(BookRecords):
             return kept.runs[symbol]
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq}
         row = self._db.one(QUERIES.last_run, without_expired=int(not expired_orders), **where)
-        run = kept.runs[symbol] = self.run(row[0]) if row else None
+        run = kept.runs[symbol] = self._run_of_row(row) if row else None
         return run
 
     def last_run_until(self, deployment: str, symbol: str, *, seq: int, until: int) -> DecisionRun | None:
         """The newest decision on a symbol that was made by a moment: for streams in which the clock has gone back."""
         where = {"owner": self.owner, "deployment": deployment, "symbol": symbol, "seq": seq, "until": until}
         row = self._db.one(QUERIES.last_run_until, **where)
-        return self.run(row[0]) if row else None
+        return self._run_of_row(row) if row else None
 
     def has_run(self, run_id: str) -> bool:
         """Whether this decision was made already."""
@@ -382,15 +383,17 @@ class Book(BookRecords):
     def run(self, run_id: str) -> DecisionRun | None:
         """One decision with its actions and verdicts."""
         row = self._db.one(QUERIES.run, owner=self.owner, run_id=run_id)
-        if row is None:
-            return None
+        return self._run_of_row(row) if row else None
+
+    def _run_of_row(self, row: Row) -> DecisionRun:
         event = self._log.event(self._streams[row[2]], row[-1])
         if event is None:
-            raise Damaged(f"run {run_id} is not in the log; `tapebook verify` lists what is missing")
+            raise Damaged(f"run {row[0]} is not in the log; `tapebook verify` lists what is missing")
         # What only the event says; the columns stand in the order of the struct's fields, with four for its watermarks.
         details = _RUN_DETAILS.decode(event.body).run
         before = (*row[:10], Watermarks(*row[10:14]), row[14], details.inputs_sha256, *row[15:21])
-        actions, verdicts = list[Action](), list[Verdict]()
+        actions: list[Action] = []
+        verdicts: list[Verdict] = []
         for each in self._db.all(QUERIES.actions, owner=self.owner, deployment=row[2], seq=row[-1]):
             action: Row = (*each[:9], tuple(msgspec.json.decode(each[9])))
             actions.append(Action(*action))
@@ -479,7 +482,9 @@ class Book(BookRecords):
         else:
             where = {"owner": self.owner, "deployment": deployment, "seq": seq, "hour": hour}
             # A day ahead, for what a clock that was ahead has dated.
-            refused = self._db.all(QUERIES.session_refusals, unreadable=UNREADABLE_REPLY, as_of=as_of + DAY, **where)
+            found = self._db.all(QUERIES.session_refusals, unreadable=UNREADABLE_REPLY, as_of=as_of + DAY, **where)
+            # In the order it was: by event, and by the place of an action.
+            refused = sorted(found, key=itemgetter(1, 2))
             kept.refused_as_of, kept.refused = as_of, refused
         rejections, refusals = [], []
         for at, _, _, rule, detail, by_guard in refused:

@@ -5,7 +5,14 @@ gives:  a packet within its budget, with canonical bytes and hashes
 never:  reads a database, a clock or a file
 """
 
-from tapebook.context.assemble import SECTION_CAPS, PacketCaches, assemble_packet, packet_of_facts
+from tapebook.context.assemble import (
+    SECTION_CAPS,
+    PacketCaches,
+    PacketDigest,
+    assemble_packet,
+    packet_digest,
+    packet_of_facts,
+)
 from tapebook.context.preview import Preview, PreviewPart, oversize_problems, preview_packet
 from tapebook.context.render import MEMORY_CAP
 from tapebook.context.situation import (
@@ -31,12 +38,14 @@ __all__ = [
     "MarketCache",
     "MarketKey",
     "PacketCaches",
+    "PacketDigest",
     "PacketVersion",
     "Preview",
     "PreviewPart",
     "Situation",
     "assemble_packet",
     "oversize_problems",
+    "packet_digest",
     "packet_of_facts",
     "preview_packet",
 ]

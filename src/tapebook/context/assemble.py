@@ -272,20 +272,21 @@ class SectionCache(msgspec.Struct, Generic[Source], eq=False):
     def _write_new(self, items: tuple[Any, ...]) -> list[WrittenRow]:
         """What is written for each item; of those that were written lately nothing is written again."""
         known = self._written if len(self._written) <= MOST_WRITTEN else {}
-        new = tuple([item for item in items if item not in known])
-        if new:
+        found = [known.get(item) for item in items]
+        if None in found:
+            new = tuple([item for item, written in zip(items, found, strict=True) if written is None])
             known.update(zip(new, write_rows(self.layout, self.layout.rows(new)), strict=True))
             self._written = known
-        return [known[item] for item in items]
+        return [written or known[item] for item, written in zip(items, found, strict=True)]
 
 
 def _with_heading(drawn: RenderedSection, before: SectionHeading, head: SectionHeading) -> RenderedSection:
     """A whole section under a heading that costs the same as the one before."""
     name, _, columns, rows, _ = astuple(drawn.section)
-    text = head.text + drawn.text[len(before.text) :]
+    encoded = head.encoded + drawn.encoded[len(before.encoded) :]
     content = drawn.content[: -len(before.content)] + head.content
     section = Section(name, head.title, columns, rows)
-    return RenderedSection(section, text, drawn.tokens, content)
+    return RenderedSection(section, encoded, drawn.tokens, content)
 
 
 def _too_long_error(layout: SectionLayout[Any, Any], agent: str) -> BadInput:
@@ -350,10 +351,66 @@ class PacketCaches:
         return shared, own
 
 
+class PacketDigest(msgspec.Struct, frozen=True):
+    """What a record says of a packet: what it costs, and its hashes."""
+
+    tokens: int
+    inputs_sha256: str
+    sha256: str
+
+
 def assemble_packet(situation: Situation, caches: PacketCaches | None = None) -> Packet:
     """The packet of a situation; `caches` are those of the packets before, if there were any."""
-    market, agent, renderer = situation.market, situation.deployment.agent, situation.renderer
     shared, own = (caches or PacketCaches()).sections_of(situation)
+    account = market_sections.look_at_portfolio(situation)
+    system, drawn = _render_packet(situation, account, shared, own)
+    digest, sections = _digest(system, drawn), tuple([each.section for each in drawn])
+    # Only what is shown may be cited: the guard refuses the rest.
+    cited = len(sections[-1].rows) if sections[-1].name == memory_sections.CITATIONS_SECTION.name else 0
+    return Packet(
+        situation.deployment.agent.name,
+        situation.market.symbol,
+        situation.as_of,
+        situation.renderer,
+        system.text,
+        b"\n\n".join([each.encoded for each in drawn]).decode(),
+        sections,
+        digest.tokens,
+        {each.section.name: each.tokens for each in drawn},
+        inputs_sha256=digest.inputs_sha256,
+        sha256=digest.sha256,
+        segments=system.segments,
+        citations=situation.citations[:cited],
+        facts=decision_facts(situation, account, shared),
+    )
+
+
+def packet_digest(situation: Situation, caches: PacketCaches | None = None) -> PacketDigest:
+    """What a record says of the packet of a situation: for a decision that was made by the facts alone."""
+    shared, own = (caches or PacketCaches()).sections_of(situation)
+    return _digest(*_render_packet(situation, market_sections.look_at_portfolio(situation), shared, own))
+
+
+def _digest(system: SystemMessage, drawn: list[RenderedSection]) -> PacketDigest:
+    texts, tokens = [system.text.encode()], system.tokens
+    contents: list[bytes] = []
+    for each in drawn:
+        texts.append(each.encoded)
+        contents.append(each.content)
+        tokens += each.tokens
+    return PacketDigest(
+        # The empty line between two sections is one more.
+        tokens + len(drawn) - 1,
+        inputs_sha256=sha256(b"[%b,[%b]]" % (system.content, b",".join(contents))).hexdigest(),
+        sha256=sha256(b"\n\n".join(texts)).hexdigest(),
+    )
+
+
+def _render_packet(
+    situation: Situation, account: PortfolioView, shared: MarketSections, own: OwnSections
+) -> tuple[SystemMessage, list[RenderedSection]]:
+    """The system message, and the sections that have something to say."""
+    market, agent, renderer = situation.market, situation.deployment.agent, situation.renderer
     asked = (agent, situation.lessons if own.shows_lessons else None)
     written_for, segments, systems = own.system
     if written_for != asked:
@@ -361,35 +418,9 @@ def assemble_packet(situation: Situation, caches: PacketCaches | None = None) ->
     system = systems.get(market.symbol)
     if system is None:
         system = systems[market.symbol] = system_message(segments, symbol=market.symbol, renderer=renderer)
-    account = market_sections.look_at_portfolio(situation)
-    texts, sections, contents, section_tokens = list[str](), list[Section](), list[bytes](), dict[str, int]()
-    drawn = [shared.bars.render(market), shared.market.render(market)]
-    for each in drawn + _render_own_sections(situation, account, own, room=MEMORY_CAP - system.lessons_tokens):
-        if each is not None:
-            texts.append(each.text)
-            sections.append(each.section)
-            contents.append(each.content)
-            section_tokens[each.section.name] = each.tokens
-    text = "\n\n".join(texts)
-    # Only what is shown may be cited: the guard refuses the rest.
-    cited = len(sections[-1].rows) if sections[-1].name == memory_sections.CITATIONS_SECTION.name else 0
-    return Packet(
-        agent.name,
-        market.symbol,
-        situation.as_of,
-        renderer,
-        system.text,
-        text,
-        tuple(sections),
-        # The empty line between two sections is one more.
-        system.tokens + sum(section_tokens.values()) + len(sections) - 1,
-        section_tokens,
-        inputs_sha256=sha256(b"[%b,[%b]]" % (system.content, b",".join(contents))).hexdigest(),
-        sha256=sha256(f"{system.text}\n\n{text}".encode()).hexdigest(),
-        segments=system.segments,
-        citations=situation.citations[:cited],
-        facts=decision_facts(situation, account, shared),
-    )
+    found = [shared.bars.render(market), shared.market.render(market)]
+    found += _render_own_sections(situation, account, own, room=MEMORY_CAP - system.lessons_tokens)
+    return system, [each for each in found if each is not None]
 
 
 def packet_of_facts(situation: Situation, caches: PacketCaches | None = None) -> Packet:

@@ -35,6 +35,12 @@ def line_cost(line: str) -> int:
     return count_shape_pieces(line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
 
 
+def line_costs(text: str) -> list[int]:
+    """What each line of a text costs."""
+    shapes = text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES).split(b"\n")
+    return [count_shape_pieces(shape) + 1 for shape in shapes]
+
+
 @lru_cache(maxsize=8_192)
 def count_shape_pieces(shape: bytes) -> int:
     """The estimate for a text whose letters and digits are translated by `TOKEN_SHAPES`."""
@@ -73,20 +79,19 @@ def plain_line(text: str, most: int) -> str:
     # Cached, since rules give the same reasons in one packet after another.
     # Nobody reads a megabyte to show a line of it.
     seen = text[: 8 * most]
-    if not (seen.isascii() and seen.isprintable()):
-        seen = sanitise(seen)
-    seen = " ".join(seen.translate(QUOTES).split())
-    # A token has a character at least, so what is so short is never too long.
-    tokens = most // CHARACTERS_PER_TOKEN
-    if len(seen) <= tokens or (len(seen) <= most and len(PIECE.findall(seen)) <= tokens):
-        return seen
-    return truncate_between_words(seen, most)
+    if seen.isascii() and seen.isprintable():
+        # All of `QUOTES` there are in ASCII; to look up each sign would take ten times as long.
+        seen = seen.replace('"', "'").replace("`", "'")
+    else:
+        seen = sanitise(seen).translate(QUOTES)
+    return truncate_between_words(" ".join(seen.split()), most)
 
 
 def truncate_between_words(seen: str, most: int) -> str:
     """As much of a line as fits into so many characters, and into the tokens that prose of that length takes."""
     tokens = most // CHARACTERS_PER_TOKEN
-    if len(seen) <= most and len(PIECE.findall(seen)) <= tokens:
+    # A token has a character at least, so what is so short is never too long.
+    if len(seen) <= tokens or (len(seen) <= most and line_cost(seen) <= tokens + 1):
         return seen
     if not tokens:
         return ""
@@ -256,28 +261,38 @@ WrittenRow = tuple[Row, str, int]
 
 
 class RenderedSection(msgspec.Struct, frozen=True, gc=False):
-    """A section as it stands in the user message, its text, what that costs, and its canonical bytes."""
+    """A section as it stands in the user message, its text as UTF-8, what that costs, and its canonical bytes."""
 
     section: Section
-    text: str
+    encoded: bytes
     tokens: int
     content: bytes
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        return self.encoded.decode()
 
 
 class SectionHeading(msgspec.Struct, frozen=True, gc=False):
-    """A heading as the message shows it, what it costs, and the canonical bytes from its title on."""
+    """A heading as the message shows it, as UTF-8, what it costs, and the canonical bytes from its title on."""
 
     title: str
-    text: str
+    encoded: bytes
     tokens: int
     content: bytes
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        return self.encoded.decode()
 
 
 def make_heading(title: str, shown: int = 0, total: int = 0) -> SectionHeading:
     """The heading of a title, with how many of a total are shown, where that is to be said."""
-    text = f"## {title} ({shown} of {total} shown)" if total else f"## {title}"
-    cost = count_shape_pieces(text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
-    return SectionHeading(title, text, cost, b',"title":%b}' % encode_rows(title))
+    encoded = (f"## {title} ({shown} of {total} shown)" if total else f"## {title}").encode()
+    cost = count_shape_pieces(encoded.translate(TOKEN_SHAPES)) + 1
+    return SectionHeading(title, encoded, cost, b',"title":%b}' % encode_rows(title))
 
 
 @lru_cache(maxsize=512)
@@ -288,23 +303,23 @@ def section_opening(columns: tuple[str, ...], name: str, dropped: int = 0) -> by
 
 def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Rows, room: int) -> RenderedSection:
     """A section with those of its rows that fit into the room."""
-    text = f"{head.text}\n{layout.text(rows)}" if rows else head.text
-    encoded = text.encode()
+    text = layout.text(rows)
+    encoded = b"%b\n%b" % (head.encoded, text.encode()) if rows else head.encoded
     # No piece holds a break. A short text often looks like one before it, a long one has lines that do.
     if len(encoded) <= SHORT_TEXT:
         tokens = count_shape_pieces(encoded.translate(TOKEN_SHAPES)) + len(rows) + 1
         if tokens <= room:
             section = Section(layout.name, head.title, layout.columns, rows)
             content = section_opening(layout.columns, layout.name) + encode_rows(rows) + head.content
-            return RenderedSection(section, text, tokens, content)
-    written = write_rows(layout, rows)
+            return RenderedSection(section, encoded, tokens, content)
+    written = write_rows(layout, rows, text)
     shorten, left = layout.shorten, room - head.tokens
     if shorten is not None and sum([cost for _, _, cost in written]) > left:
         # The longest shape in which the rows that are wanted fit, or the shortest there is.
         first, last, wanted = 0, layout.shapes - 1, rows[: layout.wanted]
         while first < last:
             middle = (first + last) // 2
-            if sum([line_cost(layout.text((shorten(row, middle),))) for row in wanted]) <= left:
+            if sum(line_costs(layout.text(tuple([shorten(row, middle) for row in wanted])))) <= left:
                 last = middle
             else:
                 first = middle + 1
@@ -312,17 +327,14 @@ def render_rows(layout: SectionLayout[Any, Any], head: SectionHeading, rows: Row
     return render_written(layout, head, written, room)
 
 
-def write_rows(layout: SectionLayout[Any, Any], rows: Rows) -> list[WrittenRow]:
-    """Rows with what is needed to put those of them together that fit."""
-    lines = layout.text(rows).split("\n")
+def write_rows(layout: SectionLayout[Any, Any], rows: Rows, text: str | None = None) -> list[WrittenRow]:
+    """Rows with what is needed to put those of them together that fit; `text` is theirs, if it was written already."""
+    text = layout.text(rows) if text is None else text
+    lines, costs = text.split("\n"), line_costs(text)
     if len(lines) != len(rows):
         lines = [layout.text((row,)) for row in rows]
-    written = []
-    for row, line in zip(rows, lines, strict=True):
-        # What `line_cost` gives, without a call for every line of a packet.
-        cost = count_shape_pieces(line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
-        written.append((row, line, cost))
-    return written
+        costs = [line_cost(line) for line in lines]
+    return list(zip(rows, lines, costs, strict=True))
 
 
 def render_written(
@@ -340,7 +352,7 @@ def render_written(
         rows, lines, dropped = rows[shown], lines[shown], total - count
         head = make_heading(head.title, count, total)
         tokens = head.tokens + sum(costs[shown])
-    text = "\n".join((head.text, *lines))
+    encoded = b"%b\n%b" % (head.encoded, "\n".join(lines).encode()) if lines else head.encoded
     content = section_opening(layout.columns, layout.name, dropped) + encode_rows(rows) + head.content
     section = Section(layout.name, head.title, layout.columns, rows, dropped)
-    return RenderedSection(section, text, tokens, content)
+    return RenderedSection(section, encoded, tokens, content)

@@ -487,7 +487,7 @@ def unexplained_numbers(action: Action, packet: Callable[[], Packet]) -> tuple[s
 
     The packet is asked for only where there is one to explain.
     """
-    claimed = list[ClaimedFigure]()
+    claimed: list[ClaimedFigure] = []
     for figure in figures_in(action.reason) if _DIGIT.search(action.reason) else ():
         is_count = figure.out_of is None and figure.value <= _LARGEST_COUNT and figure.value.is_integer()
         if not is_count and len(claimed) < _MAX_NUMBERS:

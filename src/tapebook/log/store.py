@@ -362,7 +362,8 @@ class Log:
                     self._fenced |= {lease} if lease and self._joined else set()
                 # What others wrote since is seen here, whatever was read before.
                 self._ends.pop(stream, None)
-                head, before = self.head(stream, lease=lease), list[Draft]()
+                head = self.head(stream, lease=lease)
+                before: list[Draft] = []
                 if self._may_go_back is not None and is_clock_set_back(head.known_at, now := self._clock.now()):
                     known_at = self._may_go_back(head.known_at, now)
                     before = [set_back_draft(self._step_back(stream, head, known_at))]

@@ -45,7 +45,8 @@ def roll_up(minutes: Iterable[Candle], *, granularity_sec: int) -> list[Candle]:
     """Bars of `granularity_sec` from one symbol's minutes in order; a bucket appears when any of its minutes does."""
     # One pass in one function, since every packet rolls up hundreds of minutes. Volumes are added one by one, since
     # `sum` of floats differs between Pythons.
-    step, bars, symbol = granularity_sec * SECOND, list[Candle](), ""
+    step, symbol = granularity_sec * SECOND, ""
+    bars: list[Candle] = []
     bucket_ts, is_traded = -1, False
     opened = high = low = close = samples = 0
     base = quote = 0.0
@@ -152,7 +153,8 @@ def bars_of_length(
     """
     if minutes % 60 or length not in _HOURS:
         return tape.candles(symbol, granularity_sec=length, since=since, until=end - length * SECOND, view=view)
-    found, at = list[Candle](), since
+    at = since
+    found: list[Candle] = []
     hours = tape.candles(symbol, granularity_sec=_HOUR_SEC, since=since, until=end - HOUR, view=view)
     for hour in (*hours, None):
         before = end if hour is None else hour.bucket_ts

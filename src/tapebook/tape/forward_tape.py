@@ -363,6 +363,14 @@ class ForwardTape(Tape):
         """The lengths there are bars of, finest first."""
         return self._lengths
 
+    def candles(
+        self, symbol: str, *, granularity_sec: int, since: int, view: View, until: int = NO_WATERMARK
+    ) -> list[Candle]:
+        """A symbol's bars that begin between two moments and had ended by `view.as_of`, oldest first."""
+        # What a tape keeps of a read saves another; here that is a look at what is in memory.
+        last = min(until, view.as_of - granularity_sec * SECOND)
+        return self.facts(Candle, symbol, since=since, until=last, view=view, granularity_sec=granularity_sec)
+
     def newest_bar(self, symbol: str, *, view: View, lengths: Sequence[int] = ()) -> Candle | None:
         """The bar that ended last, of the finest there are."""
         if lengths or view.watermark < self._head[0]:

@@ -18,7 +18,6 @@ recorded too, not dropped (`record_unmade_runs`): a slot that expired, or one th
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -38,7 +37,7 @@ from tapebook.book.events import (
 from tapebook.book.materializer import day_start
 from tapebook.book.store import Book
 from tapebook.broker import Broker
-from tapebook.context import MarketCache, PacketCaches, Situation, assemble_packet
+from tapebook.context import MarketCache, PacketCaches, PacketDigest, Situation, assemble_packet, packet_digest
 from tapebook.decision import (
     Engine,
     EngineAnswer,
@@ -121,7 +120,7 @@ class PreparedDecision(msgspec.Struct, eq=False):
     """A decision about to be made: what is known, why something is missing in it, and the packet made of it.
 
     `written` is None until the packet is first asked for. An engine that reckons with facts alone is asked without it,
-    and a record that waits for others (`book.events.late_event`) has it made with those of other decisions.
+    and a record that waits for others (`book.events.late_event`) only needs its digest, worked out with theirs.
     """
 
     slot: Slot
@@ -136,6 +135,10 @@ class PreparedDecision(msgspec.Struct, eq=False):
         if self.written is None:
             self.written = assemble_packet(self.situation, self.caches)
         return self.written
+
+    def digest(self) -> Packet | PacketDigest:
+        """What a record says of the packet, which need not be written whole for it."""
+        return packet_digest(self.situation, self.caches) if self.written is None else self.written
 
 
 EngineOfAgent = Callable[[AgentProfile], Engine]
@@ -368,10 +371,9 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
     """The run as it is stored from now on; StaleWriter if the account moved since it was judged."""
     slot, agent = opened.slot, opened.slot.deployment.agent
     optional = OptionalReads(causes=list(opened.causes))
+    orders: list[Order] = []
     # Most decisions are to hold, which asks for nothing.
-    asked = set(map(attrgetter("action"), decision.actions)) - {"hold"}
-    orders = list[Order]()
-    if asked and slot.trigger != "shadow":
+    if slot.trigger != "shadow" and any([action.action != "hold" for action in decision.actions]):
         orders = _intended_orders(opened, decision, limits, broker=rooms.broker(agent.broker), tape=rooms.tape)
     seen: list[Draft] = []
     if slot.learns and slot.branch == "main":
@@ -505,8 +507,8 @@ def _decision_run(
 
 
 def _run_with_packet(opened: PreparedDecision, decided: RunDecided) -> RunDecided:
-    """The record of a decision, with the packet that is made now."""
-    packet, replace = opened.packet(), msgspec.structs.replace
+    """The record of a decision, with what its packet comes to, which is found out now."""
+    packet, replace = opened.digest(), msgspec.structs.replace
     hashes = {"inputs_sha256": packet.inputs_sha256, "packet_sha256": packet.sha256}
     return RunDecided(replace(decided.run, tokens=packet.tokens, **hashes))
 

@@ -138,7 +138,8 @@ def _booked_account(
     walked = newest.walked_until if newest else 0
     standing = BrokerAccount(account.portfolio.cash_usd_e6, tuple(exposures), deployment.agent.margin, walked)
     # An account that holds something is valued whenever it is booked; an order may have been filled ever since it left.
-    since_any, placed = [newest.happened_at] if newest is not None and exposures else [], list[Order]()
+    since_any = [newest.happened_at] if newest is not None and exposures else []
+    placed: list[Order] = []
     for order, is_placed in orders:
         since_any.append(order.intended_at)
         if is_placed:

@@ -632,7 +632,8 @@ def _situation_marks(
     shelf: MarketCache | None,
 ) -> dict[str, int]:
     """What is held, at its marks, and what is being traded, where there is a price; the market has its own already."""
-    found, mid = dict[str, int](), market.mid
+    mid = market.mid
+    found: dict[str, int] = {}
     # A price of the last minute is the mark as it is; an older one is looked for again for what is at stake.
     if mid is not None and view.as_of - mid.bucket_ts < MINUTE:
         found[market.symbol] = mid.price_e8

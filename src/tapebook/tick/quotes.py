@@ -139,7 +139,8 @@ def position_marks(
 
     `prices` has those that were read at this moment already, and gets the others.
     """
-    earlier, known, marks = before or {}, {} if prices is None else prices, dict[str, int]()
+    earlier, known = before or {}, {} if prices is None else prices
+    marks: dict[str, int] = {}
     for each in held:
         if each.symbol not in known:
             known[each.symbol] = tape.last_price(each.symbol, view=view)

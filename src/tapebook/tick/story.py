@@ -9,7 +9,7 @@
 4. `execute_orders` hands the orders over, `reconcile_account` books what came of them.
 
 A worker calls the same four with many decisions in flight; a backtest and `tapebook tick` call them in a row. A
-backtest has packets written `late`, those of many decisions together: rules need only the facts (`ask_engine`).
+backtest has packets `late`, hashed for many decisions together: rules need only the facts (`ask_engine`).
 
 A shadow (`shadow_tick`) is a second decision on the same tick with another context profile, recorded and never
 traded. It knows exactly what the real decision knew: the same moment, the same watermarks. It is made when the real
@@ -110,7 +110,7 @@ def tick(
 ) -> DecisionRun:
     """Decides once; the same tick again changes nothing and gives the run that is already there.
 
-    A `late` packet is written when somebody reads it, at the latest with the record of its decision.
+    A `late` packet is written when somebody reads it; what it comes to is found out with the record of its decision.
     """
     opened = prepare_decision(rooms, slot, look=look, learn=learn, late=late)
     if isinstance(opened, DecisionRun):
