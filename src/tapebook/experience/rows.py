@@ -100,7 +100,7 @@ def regime_rows(
     regime: str, providers: Sequence[str], records: Mapping[RecordKey, Record]
 ) -> tuple[ExperienceRow, ...]:
     """What the records say of a regime: of each provider in it, and of all together."""
-    rows = list[ExperienceRow]()
+    rows: list[ExperienceRow] = []
     for provider in providers:
         name = provider_in_regime(provider, regime)
         rows += record_rows(name, records.get((PROVIDER_REGIME, name)))
