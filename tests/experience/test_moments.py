@@ -408,6 +408,9 @@ def test_gap_of_the_tape_leaves_a_move_out(market: list[Candle]) -> None:
 def test_independent_cases_are_at_most_those_there_are(starts: list[int], span: int) -> None:
     found = independent_count(starts, span)
     assert 1 <= found <= len(starts) + 1e-9
+    # Whoever knows how far they are apart at least gets the same, to the last digit.
+    gap = min([later - earlier for earlier, later in pairwise(sorted(starts))], default=0)
+    assert independent_count(starts, span, gap=gap) == found
     apart = [span * number for number in range(len(starts))]
     assert independent_count(apart, span) == len(starts)
     assert independent_count([starts[0]] * 7, span) == pytest.approx(1)

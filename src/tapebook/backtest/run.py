@@ -32,8 +32,10 @@ from tapebook.clock import Clock, VirtualClock, elapsed_seconds
 from tapebook.db import Database
 from tapebook.desk.scheduler import bar_wait_ms
 from tapebook.domain.agent import Deployment, deployment_id
+from tapebook.domain.market import LookbackBars
 from tapebook.domain.units import HOUR
 from tapebook.errors import SpendLimit
+from tapebook.experience.store import LookbackKey
 from tapebook.gc_pause import collect_young_garbage, gc_paused
 from tapebook.home import exclusive_lock
 from tapebook.log import Log
@@ -230,13 +232,15 @@ class BacktestRun:
 
     def _look_ahead(self, moments: Sequence[tuple[int, str]]) -> None:
         """Reads the bars of moments to come, each as they are seen at its own; what fails is left to its decision."""
-        experience, tape, read, found = self._rooms.experience, self._rooms.tape, OptionalReads().read_or_default, {}
+        found: dict[LookbackKey, LookbackBars] = {}
+        OptionalReads().read_or_default("experience", None, self._read_lookbacks, moments, found)
+        self._rooms.experience.set_lookbacks_ahead(found)
+
+    def _read_lookbacks(self, moments: Sequence[tuple[int, str]], found: dict[LookbackKey, LookbackBars]) -> None:
+        tape, readers, watermark = self._rooms.tape, self._rooms.experience.readers, self._plan.tape_seq
         for moment, symbol in moments:
-            view, cut = View(moment, self._plan.tape_seq), experience.readers[symbol].cut
-            bars = read("experience", None, read_lookback, tape, symbol, view=view, cut=cut)
-            if bars is not None:
-                found[symbol, moment, view.watermark] = bars
-        experience.set_lookbacks_ahead(found)
+            bars = read_lookback(tape, symbol, view=View(moment, watermark), cut=readers[symbol].cut)
+            found[symbol, moment, watermark] = bars
 
     def _close_chunk(self, chunk: BacktestChunk) -> ChunkResult:
         """Measures a chunk as of its end, whatever came after it, and keeps that."""

@@ -301,7 +301,9 @@ def _sum_bars(bars: tuple[Candle, ...], known: _BarSums, before: Candle | None =
     that closes would; the jump from the close before it is counted beside it.
     """
     shared = known.bars[bisect_left(known.bars, bars[0].bucket_ts, key=_BAR_START) :] if bars else ()
-    figures, kept, new = list[_BarFigures](), list[_BarFigures](), bars
+    figures: list[_BarFigures] = []
+    kept: list[_BarFigures] = []
+    new = bars
     if shared and len(known.figures) == len(known.bars) and bars[: len(shared)] == shared:
         # What came before the first bar may be another one than it was.
         kept, new = [*known.figures[len(known.bars) - len(shared) + 1 :]], (bars[0], *bars[len(shared) :])
@@ -376,7 +378,8 @@ class LookbackFeatures(msgspec.Struct, frozen=True, eq=False):
     def fields(self) -> FeatureVector:
         """The price fields of a moment."""
         # Written out, since every half hour of every symbol asks for all of them.
-        price, windows, volatilities = self.price_e8, [], list[float | None]()
+        price, windows = self.price_e8, []
+        volatilities: list[float | None] = []
         for span in VOLATILITY_SPANS:
             window = self.window(span)
             windows.append(window)
@@ -397,7 +400,7 @@ class LookbackFeatures(msgspec.Struct, frozen=True, eq=False):
                 _, low, high = window
                 # A market that stood still is in the middle of its range.
                 values.append((price - low) / (high - low) if high > low else 0.5)
-        found = list[int | None]()
+        found: list[int | None] = []
         for value in values:
             if value is None:
                 found.append(None)

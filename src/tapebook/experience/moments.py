@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tapebook.domain.units import HOUR, divide_half_even
 from tapebook.experience.events import MomentNoted
@@ -61,7 +60,7 @@ class MomentMemory(VectorIndex):
         self._joined_at: list[int] = []
         self._joined: list[tuple[str, int, tuple[int | None, ...]]] = []
         self._vectors: FeatureRows = np.empty((0, len(MOMENT_FIELDS)), np.int16)
-        self._hours: NDArray[np.int64] = np.empty(0, np.int64)
+        self._hours: list[int] = []
 
     def add(self, seq: int, noted: MomentNoted) -> None:
         """Takes in the next note."""
@@ -138,19 +137,22 @@ class MomentMemory(VectorIndex):
         # Nearest first, and of equals the one that joined first.
         keys = (distances << _ROW_BITS) + rows
         keys.sort()
-        chosen, near = list[int](), set[int]()
-        for key, hour in zip(keys.tolist(), self._hours.take(keys & _ROW_MASK).tolist(), strict=True):
+        hours = self._hours
+        found: list[SimilarMoment] = []
+        places: list[int] = []
+        near: set[int] = set()
+        for key in keys.tolist():
+            place = key & _ROW_MASK
+            hour = hours[place]
             if hour not in near:
-                chosen.append(key)
-                if len(chosen) == most:
+                symbol, at, moves = self._joined[place]
+                found.append(SimilarMoment(symbol, at, key >> _ROW_BITS, moves))
+                places.append(place)
+                if len(found) == most:
                     break
                 # The hours that are too near this one.
                 near.update(range(hour - _HOURS_APART + 1, hour + _HOURS_APART))
-        found = []
-        for key in chosen:
-            symbol, at, moves = self._joined[key & _ROW_MASK]
-            found.append(SimilarMoment(symbol, at, key >> _ROW_BITS, moves))
-        oldest = dropped + min([key & _ROW_MASK for key in chosen], default=0)
+        oldest = dropped + min(places, default=0)
         return MomentNeighbours(tuple(found), count - first, fit.far, count, oldest)
 
     def _join(self, seq: int, opened: _OpenMoment) -> None:
@@ -159,16 +161,16 @@ class MomentMemory(VectorIndex):
         row, noted = len(self._joined_at), opened.noted
         if row == len(self._vectors):
             room = min(max(256, 2 * row), 2 * self.keep)
-            self._vectors, self._hours = with_room(self._vectors, room), with_room(self._hours, room)
+            self._vectors = with_room(self._vectors, room)
         self._vectors[row] = [MISSING if each is None else each for each in noted.vector]
-        self._hours[row] = noted.at // HOUR
+        self._hours.append(noted.at // HOUR)
         self._joined.append((noted.symbol, noted.at, tuple(opened.moves_ppm)))
         self._joined_at.append(seq)
 
     def _drop_oldest(self, count: int) -> None:
         """Drops the rows that joined first, and the vectors of all, which are numbered like rows."""
-        self._vectors, self._hours = self._vectors[count:].copy(), self._hours[count:].copy()
-        del self._joined_at[:count], self._joined[:count]
+        self._vectors = self._vectors[count:].copy()
+        del self._joined_at[:count], self._joined[:count], self._hours[:count]
         self._dropped += count
         self.drop_vectors()
 
@@ -198,6 +200,8 @@ class TradeMemory(VectorIndex):
 
     def count_as_of(self, seq: int) -> int:
         """How many trades had been learned from as of a sequence number that the memory reaches back to."""
+        if seq >= self.seq:
+            return self._dropped + len(self._trades)
         return self._dropped + bisect_right(self._trades, seq, key=lambda trade: trade.seq)
 
     def holds(self, seq: int, *, size: int) -> bool:

@@ -100,7 +100,7 @@ def regime_rows(
     regime: str, providers: Sequence[str], records: Mapping[RecordKey, Record]
 ) -> tuple[ExperienceRow, ...]:
     """What the records say of a regime: of each provider in it, and of all together."""
-    rows = list[ExperienceRow]()
+    rows: list[ExperienceRow] = []
     for provider in providers:
         name = provider_in_regime(provider, regime)
         rows += record_rows(name, records.get((PROVIDER_REGIME, name)))
@@ -128,10 +128,7 @@ def similar_experience(past: SimilarPast, *, held: int, costs_bps: float) -> Pac
     rows.append(_nearest_moment_row(near.moments[0]))
     trades = [trade for distance, trade in past.trades if distance <= near.usual]
     sides, results = tuple(each.side for each in trades), tuple(each.result_ppm for each in trades)
-    rows += [
-        msgspec.structs.replace(row, name=row.name.replace("nearest", "nearest trades"))
-        for row in _neighbour_rows(sides, results)
-    ]
+    rows += _neighbour_rows(sides, results, nearest="nearest trades")
     if trades:
         nearest = trades[0]
         side, result = LONG if nearest.side > 0 else SHORT, _signed_text(nearest.result_ppm / PPM_PER_BP)
@@ -227,10 +224,14 @@ def old_similar_rows(company: "Neighbours") -> tuple[ExperienceRow, ...]:
     return _neighbour_rows(company.sides, company.results_ppm)
 
 
-def _neighbour_rows(sides: tuple[int, ...], results_ppm: tuple[int, ...]) -> tuple[ExperienceRow, ...]:
+def _neighbour_rows(
+    sides: tuple[int, ...], results_ppm: tuple[int, ...], *, nearest: str = "nearest"
+) -> tuple[ExperienceRow, ...]:
     """How neighbours ended: all of them, and where some were long and some short, each side with enough of them."""
+    if len(sides) < FEWEST_SHOWN:
+        return ()
     every, long, short = records_by_side(sides, results_ppm)
-    rows = [_neighbour_row(f"{every.n} nearest", every)] if every.n >= FEWEST_SHOWN else []
+    rows = [_neighbour_row(f"{every.n} {nearest}", every)]
     for name, record in (("those long", long), ("those short", short)):
         if FEWEST_SHOWN <= record.n < every.n:
             rows.append(_neighbour_row(name, record))

@@ -69,28 +69,34 @@ class MomentNeighbours(msgspec.Struct, frozen=True):
 
     def move_estimates(self) -> tuple[MoveEstimate, ...]:
         """What the market did after them, one estimate for each span with two moves or more that are independent."""
-        found, starts = list[MoveEstimate](), [each.at for each in self.moments]
+        found: list[MoveEstimate] = []
+        starts = [each.at for each in self.moments]
         ordered = sorted(starts)
+        gap = min(map(sub, ordered[1:], ordered), default=0)
         for span, moves in zip(MOVE_SPANS, zip(*[each.moves_ppm for each in self.moments], strict=True), strict=False):
             if None in moves:
                 known = [(at, move) for at, move in zip(starts, moves, strict=True) if move is not None]
                 estimate = move_estimate([at for at, _ in known], [move for _, move in known], span=span)
             else:
                 # In the order of time, which no sum here depends on: the next span need not sort them again.
-                estimate = move_estimate(ordered, moves, span=span)
+                estimate = move_estimate(ordered, moves, span=span, gap=gap)
             if estimate is not None:
                 found.append(estimate)
         return tuple(found)
 
 
-def independent_count(starts: Sequence[int], span: int) -> float:
-    """How many windows that do not overlap say as much as these, which begin at some moments and last a span."""
+def independent_count(starts: Sequence[int], span: int, *, gap: int = 0) -> float:
+    """How many windows that do not overlap say as much as these, which begin at some moments and last a span.
+
+    No two of them begin nearer to one another than a `gap` apart.
+    """
     if not starts:
         return 0.0
-    ordered, shared, n = sorted(starts), 0.0, len(starts)
-    if min(map(sub, ordered[1:], ordered), default=span) >= span:
+    n = len(starts)
+    if gap >= span:
         # Neighbours are hours apart, so that short windows mostly do not overlap.
         return float(n)
+    ordered, shared = sorted(starts), 0.0
     for place, start in enumerate(ordered, 1):
         for later in ordered[place:]:
             if later - start >= span:
@@ -99,9 +105,12 @@ def independent_count(starts: Sequence[int], span: int) -> float:
     return n**2 / (n + 2 * shared)
 
 
-def move_estimate(starts: Sequence[int], moves_ppm: Sequence[int], *, span: int) -> MoveEstimate | None:
-    """The mean of moves over windows that may overlap; None where they say less than two independent ones."""
-    n, independent = len(starts), independent_count(starts, span)
+def move_estimate(starts: Sequence[int], moves_ppm: Sequence[int], *, span: int, gap: int = 0) -> MoveEstimate | None:
+    """The mean of moves over windows that may overlap, if none begins nearer to another than a `gap` apart.
+
+    None where they say less than two independent ones.
+    """
+    n, independent = len(starts), independent_count(starts, span, gap=gap)
     if independent < 2:
         return None
     mean = sum(moves_ppm) / n

@@ -347,6 +347,9 @@ class VectorIndex:
         own = sum(map(mul, query, query))
         twice = _products(np.array([2 * each for each in query], np.float32), view.columns[:, first:count])
         lengths = view.lengths[first:count]
+        if count - first <= most:
+            # All of so few: nothing is to be picked.
+            return np.arange(first, count), np.subtract(lengths, twice, dtype=np.float64).astype(np.int64) + own
         close = _candidates(lengths - twice, most)
         away = np.subtract(lengths.take(close), twice.take(close), dtype=np.float64).astype(np.int64)
         return close + first if first else close, away + own
@@ -456,8 +459,6 @@ def _products(twice_query: NDArray[np.float32], columns: Vectors) -> NDArray[np.
 def _candidates(away: NDArray[np.float32], most: int) -> Places:
     """All places that can be among the nearest: as near as the nearest of the `most`-th best group, or nearer."""
     # Taking the least of each group first is ten times as fast as partitioning all; of few, each is its own group.
-    if len(away) <= most:
-        return np.arange(len(away))
     groups = _GROUPS_EACH * most
     few = len(away) < max(_FEW, 2 * groups)
     least = away.copy() if few else away[: len(away) // groups * groups].reshape(-1, groups).min(axis=0)

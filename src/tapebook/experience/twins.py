@@ -170,7 +170,7 @@ class MarkCache:
         """Weights as a packet shows them, in hundredths; the same rows until one of these changes."""
         names, hundredths = list(weights), [weight // 100 + _ROUNDS_UP[weight % 200] for weight in weights.values()]
         if self._told[1] != hundredths or self._told[0] != names:
-            rows = list[ExperienceRow]()
+            rows: list[ExperienceRow] = []
             for shown in zip(names, hundredths, strict=True):
                 if shown not in self._rows:
                     self._rows[shown] = ExperienceRow("provider", shown[0], _SHOWN[shown[1]])
@@ -187,7 +187,8 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
     # Longs pay a positive rate at every full hour.
     if hours := at // HOUR - twins.at // HOUR:
         move -= before.funding_e12 * hours // 1_000
-    gains, accounts = list[int](), list[TwinAccount]()
+    gains: list[int] = []
+    accounts: list[TwinAccount] = []
     for each in twins.accounts:
         target, owed = each.target_e4, each.owed_e9
         gain = target * move // FULL_E4 - owed if target or owed else 0
@@ -224,12 +225,13 @@ def mark_twins(twins: SymbolTwins, at: int, mark: SlotMark) -> SymbolTwins:
         rate = learning_rate_e6(before)
         rate_e15 = rate * E9
         factors = [ONE + rate_e15 * gain // scale for gain in gains]
-        terms = factors, ONE + rate_e15 * mixed // scale, _shared_part(twins, at)
-        kept, earned = _share_out(awake, *terms)
+        grown, shared = ONE + rate_e15 * mixed // scale, (_shared_part(twins, at), _free_priors(len(accounts) - 2))
+        earned = [product // grown or 1 for product in map(mul, awake, factors)]
+        kept = _share_out(earned, *shared)
         trust = trust | {"": kept}
-        returned = _trust_cost_e9(scale, rate, earned, kept[0]) if kept[0] < earned else 0
+        returned = _trust_cost_e9(scale, rate, earned[0], kept[0]) if kept[0] < earned[0] else 0
         if tagged is not None:
-            trust[regime] = _share_out(tagged, *terms)[0]
+            trust[regime] = _share_out([product // grown or 1 for product in map(mul, tagged, factors)], *shared)
     gain = held.target_e4 * move // FULL_E4 - held.owed_e9
     follower = TwinAccount(held.name, held.target_e4, held.gain_e9 + gain, 0, held.changes)
     missed = twins.missed_e9 + (twins.wanted_e4 - held.target_e4) * move // FULL_E4
@@ -317,24 +319,27 @@ def _shared_part(before: SymbolTwins, at: int) -> int:
     return max(0, min(part, ONE // 4))
 
 
-def _share_out(row: Sequence[int], factors: Sequence[int], grown: int, share: int) -> tuple[tuple[int, ...], int]:
-    """A row of trust after a slot: by what each earned, after sharing a part of all but cash, and after the cap of
-    cash; and what cash had before that.
+def _free_priors(members: int) -> tuple[int, int]:
+    """The prior of each of so many members, and that of all but cash."""
+    to_each = (ONE - CASH_PRIOR - EQUAL_PRIOR) // max(1, members)
+    return to_each, EQUAL_PRIOR + to_each * members
+
+
+def _share_out(earned: Sequence[int], share: int, priors: tuple[int, int]) -> tuple[int, ...]:
+    """A row of trust after a slot: what each has earned, after sharing a part of all but cash, and after the cap of
+    cash. `priors` are those of a member and of all but cash.
     """
-    earned = [product // grown or 1 for product in map(mul, row, factors)]
     cash, whole, kept = earned[0], sum(earned), ONE - share
     most, given = whole * MOST_CASH // ONE, (whole - cash) * share // ONE
     if cash > most:
         given, cash = given + cash - most, most
     # The priors of members are alike, and integers so large are slow to divide.
-    members = len(row) - 2
-    to_each = (ONE - CASH_PRIOR - EQUAL_PRIOR) // max(1, members)
-    free = EQUAL_PRIOR + to_each * members
+    to_each, free = priors
     to_member = given * to_each // free
     shared = [p * kept // ONE + to_member for p in earned]
     # These two have other priors than members; cash shares nothing.
     shared[0], shared[1] = cash, shared[1] - to_member + given * EQUAL_PRIOR // free
-    return tuple(shared), earned[0]
+    return tuple(shared)
 
 
 def _begin_again(twins: SymbolTwins, rate_e6: int) -> SymbolTwins:

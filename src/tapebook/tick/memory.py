@@ -146,7 +146,8 @@ def moment_drafts(
     seen = moment_of(experience, situation.market)
     if seen is None:
         return []
-    drafts, deployment, symbol = list[Draft](), situation.deployment.id, situation.market.symbol
+    drafts: list[Draft] = []
+    deployment, symbol = situation.deployment.id, situation.market.symbol
     # At most one of each hour and symbol is noted; where it is not known that one is, `note` looks.
     if seen.features.at // HOUR > experience.moments.noted_hours[deployment].get(symbol, -1):
         # Stored with the note: settings may change, and what a packet was told may not.
@@ -435,7 +436,7 @@ def notes_of_lessons(
 
 
 def lessons_and_scale(
-    notes: Notes, experience: Experience, deployment: Deployment, *, market: Market, seq: int, version: PacketVersion
+    notes: Notes, experience: Experience, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
 ) -> tuple[Lessons | None, FollowedLessons]:
     """What an agent is told of its lessons, and what one that follows confirmed ones is to do here.
 

@@ -552,17 +552,18 @@ def _read_memories(
     decided: Any = {"seq": seq, "version": version, "until": until}
     last, outcomes = read("last_decision", (None, ()), _last_decision, book, own, market.symbol, **decided)
     portfolio, lessons, followed, learning = account.portfolio, None, NO_LESSONS_FOLLOWED, NO_EXPERIENCE
-    layers, citations = tuple[LayerRow, ...](), tuple[Citation, ...]()
+    layers: tuple[LayerRow, ...] = ()
+    citations: tuple[Citation, ...] = ()
     terms: Any = {"seq": learned, "version": version}
     if "lessons" in on:
-        told: Any = terms | {"market": market}
         parts = rooms.notes, rooms.experience
-        lessons, followed = read("lessons", (None, followed), lessons_and_scale, *parts, deployment, **told)
+        lessons, followed = read("lessons", (None, followed), lessons_and_scale, *parts, deployment, market, **terms)
+    terms["portfolio"] = portfolio
     if "experience" in on:
-        learning = read("experience", learning, experience_for, rooms, deployment, market, **terms, portfolio=portfolio)
+        learning = read("experience", learning, experience_for, rooms, deployment, market, **terms)
     if "horizons" in on:
-        terms |= {"portfolio": portfolio, "as_of": view.as_of, "curated": watermarks.curated}
-        layers = read("horizons", layers, layers_for, book, rooms.horizons, own, **terms)
+        reached: Any = {"as_of": view.as_of, "curated": watermarks.curated}
+        layers = read("horizons", layers, layers_for, book, rooms.horizons, own, **terms, **reached)
     if watermarks.docs and "documents" in on:
         shown = ShownMemories(closed, lessons, layers)
         terms = {"portfolio": portfolio, "remembered": shown, "seq": watermarks.docs, "version": version}

@@ -89,7 +89,7 @@ class EnsembleEngine:
         else:
             answers = [(name, each.decide(packet)) for name, each in self._members if not isinstance(each, RuleEngine)]
             council = self._council((signals, held), answers, facts)
-        votes = list[Vote]()
+        votes: list[Vote] = []
         for ballot in council.ballots:
             weight = weights.get(ballot.vote.engine, 0) if weights else FULL_E4
             votes.append(msgspec.structs.replace(ballot.vote, weight_e4=weight))
