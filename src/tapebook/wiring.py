@@ -21,11 +21,11 @@ from tapebook.broker import Broker, PaperTerms
 from tapebook.clock import Clock, SystemClock, VirtualClock, elapsed_seconds
 from tapebook.db import Database, connect, migrate, migrated_packages
 from tapebook.db.buffered import BufferedDatabase
-from tapebook.decision import Engine, EngineTerms, default_members, make_engine
+from tapebook.decision import Engine, EngineTerms, make_engine
 from tapebook.domain.agent import AgentProfile
 from tapebook.domain.text import redact_passwords
 from tapebook.domain.units import MINUTE, SECOND, iso_text
-from tapebook.errors import Busy, UnknownName
+from tapebook.errors import Busy
 from tapebook.experience import Experience
 from tapebook.experience.events import PROJECTION as EXPERIENCE_PROJECTION
 from tapebook.experience.store import MIGRATIONS as EXPERIENCE
@@ -223,15 +223,6 @@ class Rooms:
         found = self._engine(agent.engine or self.config.engine.default, terms)
         self._last_engine = agent, found
         return found
-
-    def members(self, agent: AgentProfile) -> tuple[str, ...]:
-        """Whose votes decide for an agent: the members it names, or its engine's; none where that decides alone."""
-        try:
-            usual = default_members(agent.engine or self.config.engine.default)
-        except UnknownName:
-            # What an engine decided that is no longer installed can be read all the same.
-            return ()
-        return (agent.members or usual) if usual else ()
 
     def _member(self, entry: str, cap: int) -> Engine:
         name, _, model = entry.partition(":")

@@ -245,8 +245,13 @@ class SectionCache(msgspec.Struct, Generic[Source], eq=False):
             drawn = None
             if not layout.by_item:
                 made = layout.rows(seen)
+            elif not layout.oldest_first:
+                made = self._write_new(seen)
+            elif seen and len(kept.made) > 1 and kept.seen[1] == seen[0] and kept.seen[1:] == seen[:-1]:
+                # The window has moved on by one; one item is compared first, for most that differ have not just moved.
+                made = [*kept.made[1:], *write_rows(layout, layout.rows(seen[-1:]))]
             else:
-                made = self._write_moved(seen) if layout.oldest_first else self._write_new(seen)
+                made = write_rows(layout, layout.rows(seen))
         elif kept.head is head and kept.room == room:
             return drawn
         elif kept.room != room or kept.head.tokens != head.tokens or (drawn and drawn.section.dropped):
@@ -260,14 +265,6 @@ class SectionCache(msgspec.Struct, Generic[Source], eq=False):
                 raise _too_long_error(layout, layout.whole(source))
         self.kept = _CachedSection(seen, head, room, made, drawn)
         return drawn
-
-    def _write_moved(self, items: tuple[Any, ...]) -> list[WrittenRow]:
-        """What is written for the items of a window; when it has moved on by one, the new one alone is written."""
-        kept, layout = self.kept, self.layout
-        # One item is compared first: most windows that differ have not just moved.
-        if items and len(kept.made) > 1 and kept.seen[1] == items[0] and kept.seen[1:] == items[:-1]:
-            return [*kept.made[1:], *write_rows(layout, layout.rows(items[-1:]))]
-        return write_rows(layout, layout.rows(items))
 
     def _write_new(self, items: tuple[Any, ...]) -> list[WrittenRow]:
         """What is written for each item; of those that were written lately nothing is written again."""
@@ -364,7 +361,14 @@ def assemble_packet(situation: Situation, caches: PacketCaches | None = None) ->
     shared, own = (caches or PacketCaches()).sections_of(situation)
     account = market_sections.look_at_portfolio(situation)
     system, drawn = _render_packet(situation, account, shared, own)
-    digest, sections = _digest(system, drawn), tuple([each.section for each in drawn])
+    digest = _digest(system, drawn)
+    texts: list[bytes] = []
+    sections: list[Section] = []
+    section_tokens: dict[str, int] = {}
+    for each in drawn:
+        texts.append(each.encoded)
+        sections.append(each.section)
+        section_tokens[each.section.name] = each.tokens
     # Only what is shown may be cited: the guard refuses the rest.
     cited = len(sections[-1].rows) if sections[-1].name == memory_sections.CITATIONS_SECTION.name else 0
     return Packet(
@@ -373,10 +377,10 @@ def assemble_packet(situation: Situation, caches: PacketCaches | None = None) ->
         situation.as_of,
         situation.renderer,
         system.text,
-        b"\n\n".join([each.encoded for each in drawn]).decode(),
-        sections,
+        b"\n\n".join(texts).decode(),
+        tuple(sections),
         digest.tokens,
-        {each.section.name: each.tokens for each in drawn},
+        section_tokens,
         inputs_sha256=digest.inputs_sha256,
         sha256=digest.sha256,
         segments=system.segments,
@@ -420,7 +424,7 @@ def _render_packet(
         system = systems[market.symbol] = system_message(segments, symbol=market.symbol, renderer=renderer)
     found = [shared.bars.render(market), shared.market.render(market)]
     found += _render_own_sections(situation, account, own, room=MEMORY_CAP - system.lessons_tokens)
-    return system, [each for each in found if each is not None]
+    return system, list(filter(None, found))
 
 
 def packet_of_facts(situation: Situation, caches: PacketCaches | None = None) -> Packet:

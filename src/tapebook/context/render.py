@@ -37,8 +37,10 @@ def line_cost(line: str) -> int:
 
 def line_costs(text: str) -> list[int]:
     """What each line of a text costs."""
-    shapes = text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES).split(b"\n")
-    return [count_shape_pieces(shape) + 1 for shape in shapes]
+    costs: list[int] = []
+    for shape in text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES).split(b"\n"):
+        costs.append(count_shape_pieces(shape) + 1)
+    return costs
 
 
 @lru_cache(maxsize=8_192)

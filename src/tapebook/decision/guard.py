@@ -530,7 +530,8 @@ def _is_explained(figure: ClaimedFigure, known: Sequence[float]) -> bool:
     if figure.out_of is not None:
         part, width, others = value / figure.out_of, slack / figure.out_of, list(filter(None, known))
         # Up by, down by, and a share of: each as the other number it would need.
-        forms += [(others, factor, 0.0, 0.0, width) for factor in (part, 1 + part, 1 - part)]
+        for factor in (part, 1 + part, 1 - part):
+            forms.append((others, factor, 0.0, 0.0, width))
     for bases, factor, shift, off, width in forms:
         for base in bases:
             number = base * factor + shift

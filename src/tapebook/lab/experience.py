@@ -31,7 +31,7 @@ from tapebook.experience.records import (
 )
 from tapebook.experience.store import Forgetting
 from tapebook.experience.twins import E9, SymbolTwins, weights_e4
-from tapebook.tick.memory import runs_of
+from tapebook.tick.memory import members_of, runs_of
 from tapebook.wiring import Rooms
 
 Records = Mapping[RecordKey, Record]
@@ -49,7 +49,8 @@ def experience_report(rooms: Rooms, deployment: Deployment, *, seq: int, as_of: 
     # Where no version had members there are no twins, and the whole log would be read to find that out.
     versions = [deployment.agent, *(profile for _, profile in rooms.book.agent_history(deployment.agent.name))]
     runs = runs_of(rooms.book, rooms.log, deployment.id)
-    by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs) if any(map(rooms.members, versions)) else {}
+    asked = any(members_of(each, rooms.config.engine.default) for each in versions)
+    by_symbol = room.twins.as_of(deployment.id, seq=seq, runs=runs) if asked else {}
     twins = [by_symbol[symbol] for symbol in sorted(by_symbol)]
     return {
         "agent": deployment.agent.name,

@@ -18,6 +18,7 @@ recorded too, not dropped (`record_unmade_runs`): a slot that expired, or one th
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -373,7 +374,7 @@ def record_decision(rooms: Rooms, opened: PreparedDecision, decision: Decision, 
     optional = OptionalReads(causes=list(opened.causes))
     orders: list[Order] = []
     # Most decisions are to hold, which asks for nothing.
-    if slot.trigger != "shadow" and any([action.action != "hold" for action in decision.actions]):
+    if slot.trigger != "shadow" and set(map(attrgetter("action"), decision.actions)) - {"hold"}:
         orders = _intended_orders(opened, decision, limits, broker=rooms.broker(agent.broker), tape=rooms.tape)
     seen: list[Draft] = []
     if slot.learns and slot.branch == "main":

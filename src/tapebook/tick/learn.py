@@ -58,7 +58,7 @@ from tapebook.log import Draft
 from tapebook.settings.config import Config
 from tapebook.tape.store import Tape
 from tapebook.tape.view import View
-from tapebook.tick.memory import STEP_TRADES, cases_of, outcomes_due, promoted_notes_due, runs_of
+from tapebook.tick.memory import STEP_TRADES, cases_of, members_of, outcomes_due, promoted_notes_due, runs_of
 from tapebook.tick.prepare import LEARNING, OptionalReads, safe_causes
 from tapebook.wiring import Rooms
 
@@ -135,7 +135,7 @@ def learn_from_trades(rooms: Rooms, deployment: Deployment, optional: OptionalRe
 
 def twins_due(rooms: Rooms, deployment: Deployment, *, seq: int) -> list[Draft]:
     """The event that keeps the twins of a deployment, once a day."""
-    if not rooms.members(deployment.agent):
+    if not members_of(deployment.agent, rooms.config.engine.default):
         return []
     runs = runs_of(rooms.book, rooms.log, deployment.id)
     return rooms.experience.twins.draft_if_due(deployment.id, now=rooms.clock.now(), seq=seq, runs=runs)

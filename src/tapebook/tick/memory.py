@@ -23,6 +23,7 @@ from tapebook.archive import SpooledArchive
 from tapebook.book.events import EVENT_KINDS, RunDecided, event_body
 from tapebook.book.store import Book
 from tapebook.context import CURRENT_VERSION, Market, PacketVersion, Situation, renderer_3
+from tapebook.decision import default_members
 from tapebook.domain.agent import (
     NO_LESSONS_FOLLOWED,
     AgentProfile,
@@ -115,7 +116,8 @@ def experience_for(
     position = portfolio.positions.get(market.symbol)
     held = 0 if position is None else 1 if position.size_e8 > 0 else -1
     # Who is to be trusted or not: the members of an ensemble, or the engine itself.
-    providers = rooms.members(agent) or (agent.engine or rooms.config.engine.default,)
+    usual = rooms.config.engine.default
+    providers = members_of(agent, usual) or (agent.engine or usual,)
     if not version.lookbacks:
         providers = tuple(name for name in providers if name != _MEMBER_SINCE_LOOKBACKS)
     if version.lookbacks:
@@ -130,6 +132,16 @@ def experience_for(
         )
     trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
     return (*weights, *found.rows) if weights else found.rows, trust, found.analog
+
+
+def members_of(agent: AgentProfile, usual_engine: str) -> tuple[str, ...]:
+    """Whose votes decide for an agent: the members it names, or its engine's; none where that decides alone."""
+    try:
+        usual = default_members(agent.engine or usual_engine)
+    except UnknownName:
+        # What an engine decided that is no longer installed can be read all the same.
+        return ()
+    return (agent.members or usual) if usual else ()
 
 
 def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
@@ -182,7 +194,7 @@ def trust_for(
 ) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
     """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
     agent, settings = deployment.agent, deployment.agent.experience
-    if not (rooms.members(agent) and version.paper_twins and settings.enabled and market.mid):
+    if not (version.paper_twins and settings.enabled and market.mid and members_of(agent, rooms.config.engine.default)):
         return NO_TRUST, ()
     memory = rooms.experience.twins
     known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms.book, rooms.log, deployment.id)).get(market.symbol)
