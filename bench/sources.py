@@ -43,7 +43,7 @@ from tapebook.tape.registry import (
     GLOBAL_SUBJECT,
     MACRO_CHANNELS,
     PREDICTION_CHANNELS,
-    prediction_subject,
+    PREDICTION_SUBJECTS,
 )
 from tapebook.wiring import Rooms
 
@@ -107,7 +107,7 @@ def _hour_of_rows(hour: int) -> list[Observation]:
         for at in range(hour, hour + HOUR, 5 * MINUTE):
             found.append(Liquidity(symbol, at, 10**10, 1.2, 1e6, 4e6, 9e6, 0.1))
             found += [FeatureRow(symbol, at, _FIGURES, family) for family in _FEATURES]
-        subject, chain = prediction_subject(symbol), f"chain/{symbol.lower()}"
+        subject, chain = PREDICTION_SUBJECTS + symbol, f"chain/{symbol.lower()}"
         found += [FeatureRow(subject, hour, _SUMMARY, channel) for channel in PREDICTION_CHANNELS]
         found += [FeatureRow(chain, hour, _FIGURES, channel) for channel in MACRO_CHANNELS]
         found.append(RegistryRecord(symbol, hour, json.dumps({"subjects": [chain]}), ASSET_SUBJECTS))
@@ -130,7 +130,7 @@ _SUMMARY = canonical_json(
 def _fill_home(home: Path, hours: Sequence[Sequence[Observation]]) -> None:
     make_home(home, sources=SOURCES)
     clock = VirtualClock(T0)
-    subjects: dict[str, SubjectKind] = {prediction_subject(symbol): "prediction_market" for symbol in ASSETS}
+    subjects: dict[str, SubjectKind] = {PREDICTION_SUBJECTS + symbol: "prediction_market" for symbol in ASSETS}
     subjects |= {f"chain/{symbol.lower()}": "chain" for symbol in ASSETS}
     subjects[GLOBAL_SUBJECT] = "global"
     with closing(Rooms(home, clock=clock)) as rooms:
@@ -179,7 +179,7 @@ def _hand_written(path: Path, hours: Sequence[Sequence[Observation]]) -> HandRea
         books = [Liquidity(*row) for row in connection.execute(_BOOKS, (symbol, END - DAY, END, END))]
         assert liquidity_profile(books, as_of=books[-1].bucket_ts)
         volatility, *_ = [newest(family, symbol, 1)[0] for family in _FEATURES]
-        now, *_ = [newest(channel, prediction_subject(symbol), 1)[0] for channel in PREDICTION_CHANNELS]
+        now, *_ = [newest(channel, PREDICTION_SUBJECTS + symbol, 1)[0] for channel in PREDICTION_CHANNELS]
         (record,) = connection.execute("SELECT j FROM r WHERE s = ? AND known <= ?", (symbol, END)).fetchall()
         subjects = []
         for subject in (GLOBAL_SUBJECT, *msgspec.json.decode(record[0])["subjects"]):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tapebook.book.decision_queue import DecisionQueue, QueuedDecision, StoredReplies, StoredReply
-from tapebook.book.events import EVENT_KINDS, LedgerPosted, Posting, RunDecided, SpotFillObserved, draft_event
+from tapebook.book.events import LedgerPosted, Posting, SpotFillObserved, draft_event
 from tapebook.book.materializer import Account
 from tapebook.book.store import Book
 from tapebook.decision import EngineAnswer
@@ -65,7 +65,7 @@ def _trade(floor: Desk) -> Deployment:
         floor.work(agent)
     shadow = Slot(agent, "BTC", floor.clock.now(), trigger="shadow", branch="shadow")
     floor.say(agent, reply("hold"))
-    tick(floor.rooms, shadow, ask=lambda _rooms, _opened: EngineAnswer(reply("hold")))
+    tick(floor.rooms, shadow, ask=lambda _decide, _packet: EngineAnswer(reply("hold")))
     floor.say(agent, reply("open", "long", 100, symbol="ETH", order_type="limit", limit_price=9.9), symbol="ETH")
     floor.halt("", reason="mine")
     control.flatten(floor.rooms, ["elsewhere.paper", ""], reason="mine")
@@ -85,7 +85,6 @@ def theirs(tmp_path: Path) -> Iterator[Theirs]:
 Read = Callable[[Book, Theirs], Any]
 READS: dict[str, Read] = {
     "head": lambda book, it: book.head(it.agent.id) or book.head(),
-    "last_change": lambda book, it: book.last_change(it.agent.id, frozenset((EVENT_KINDS[RunDecided],))),
     "seq_as_of": lambda book, it: book.seq_as_of(it.agent.id, it.now),
     "agents": lambda book, it: book.agents(),
     "agent": lambda book, it: book.agent(it.agent.agent.name) or book.agent(it.agent.agent.name, version=1),

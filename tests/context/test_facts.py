@@ -38,7 +38,7 @@ def test_the_account_is_that_of_the_portfolio_section() -> None:
 
 
 def test_a_settled_rate_is_by_the_hour() -> None:
-    market = msgspec.structs.replace(MARKET, context=None, settled=SettledFunding("BTC", NOW - 9_000, 8_000, 8))
+    market = msgspec.structs.replace(MARKET, context=None, settled_funding=SettledFunding("BTC", NOW - 9_000, 8_000, 8))
     facts = assemble_packet(situation(market=market)).facts
     assert (facts.funding_e12, facts.funding_age_ms, facts.funding_hours) == (1_000, 9_000, 8)
 

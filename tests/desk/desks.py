@@ -13,11 +13,12 @@ from tapebook.desk.verify import OPERATIONAL_TABLES
 from tapebook.domain.agent import AgentProfile, Deployment
 from tapebook.domain.market import Mid
 from tapebook.domain.order import Order
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import E8, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.log import verify_log
-from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
+from tapebook.tick.decide import Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import BOOK_PACKAGES, Rooms
@@ -52,7 +53,7 @@ class Desk:
     def say(self, deployment: Deployment, text: str, *, symbol: str = "BTC") -> DecisionRun:
         """A tick whose engine answers with this text."""
 
-        def ask(_engine_of: EngineOfAgent, _opened: PreparedDecision) -> EngineAnswer:
+        def ask(_decide: object, _packet: Packet) -> EngineAnswer:
             return EngineAnswer(text)
 
         return tick(self.rooms, Slot(deployment, symbol, self.clock.now()), ask=ask)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapebook.domain.canonical import canonical_json, canonical_json_part, sha256_hex, short_id
+from tapebook.domain.canonical import canonical_json, sha256_hex, short_id
 from tapebook.domain.market import Candle
 from tapebook.domain.position import Portfolio, Position
 
@@ -42,11 +42,6 @@ def test_bytes_are_plain_json_and_say_the_value(value: Any) -> None:
     content = canonical_json(value)
     assert json.loads(content) == value
     assert canonical_json(json.loads(content)) == content
-
-
-@given(value=VALUES)
-def test_a_part_has_the_bytes_it_has_as_a_whole(value: Any) -> None:
-    assert canonical_json_part(value) == canonical_json(value).decode()
 
 
 @given(value=VALUES)

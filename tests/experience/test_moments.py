@@ -94,9 +94,14 @@ def test_every_price_field_is_filled_once_its_lookback_is_covered(seed: int, shi
     assert features.at == end and None not in fields and len(fields) == PRICE_FIELDS
     # The look-backs are those of the tape: closes so long before, extremes of all bars in between.
     closes = {bar.end: bar.close_e8 for bar in bars}
-    for span in RETURN_SPANS:
+    day = features.window(DAY)
+    assert day is not None
+    for field, span in zip(fields, RETURN_SPANS, strict=False):
         start = end - span if span <= 4 * HOUR else (end - span) // HOUR * HOUR
-        assert features.log_return(span) == math.log(closes[end] / closes[start])
+        # In units of what the day makes usual for such a span.
+        usual = day[0] * math.sqrt(span / DAY)
+        move = math.log(closes[end] / closes[start]) / usual
+        assert field == pytest.approx(move * FEATURE_UNIT, abs=1)
     for span in RANGE_SPANS:
         first = end - span if span == 4 * HOUR else -(-(end - span) // HOUR) * HOUR
         inside = [bar for bar in bars if first <= bar.bucket_ts and bar.end <= end]

@@ -135,7 +135,7 @@ def test_what_rounds_to_zero_has_no_sign(score: float, text: str) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_none_is_refused(number: float) -> None:
-    with pytest.raises(ValueError, match="is no metric"):
+    with pytest.raises(ValueError, match="is no statistic"):
         to_metrics(replace(LIQUIDITY, spread_bps=number))
 
 

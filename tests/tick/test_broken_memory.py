@@ -176,7 +176,7 @@ def test_everything_at_once_may_be_broken(full: Full, monkeypatch: pytest.Monkey
 def test_experience_is_in_a_packet_whole_or_not_at_all(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay leaves out what a run names, so nothing of it may be there."""
     with monkeypatch.context() as patch:
-        break_it(patch, full.rooms, "tapebook.tick.memory.trust_for", ValueError("gone"))
+        break_it(patch, full.rooms, "rooms.experience.twins.as_of", ValueError("gone"))
         run = full.decide()
     assert run.degraded == ("experience",) and run.degraded_causes == ("experience: ValueError: gone",)
     assert full.replays(run) and rebuild_packet(full.rooms, run).section("experience") is None
@@ -187,7 +187,7 @@ PLACES += [
     f"tapebook.tick.learn.{name}" for name in ("outcomes_due", "layers_due", "promoted_notes_due", "run_reflection")
 ]
 PLACES += [
-    "tapebook.tick.memory.trust_for",
+    "rooms.experience.twins.as_of",
     "rooms.notes.last_reflection",
     "tapebook.tick.decide.moment_drafts",
     "tapebook.tick.execute.lessons_for",
@@ -346,7 +346,7 @@ def tick_without_learning(floor: Desk, agent: Deployment, text: str) -> None:
     from tapebook.decision import EngineAnswer
 
     slot = Slot(agent, "BTC", floor.clock.now())
-    tick(floor.rooms, slot, ask=lambda _rooms, _opened: EngineAnswer(text), learn=lambda _rooms, _deployment: ())
+    tick(floor.rooms, slot, ask=lambda _decide, _packet: EngineAnswer(text), learn=lambda _rooms, _deployment: ())
 
 
 def what_was_learned(floor: Desk, agent: Deployment) -> set[str]:

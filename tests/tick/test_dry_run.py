@@ -224,12 +224,12 @@ def test_no_broker_is_called_after_a_crash(dry_floor: Desk, written: bool, monke
 
     with monkeypatch.context() as patch, contextlib.suppress(Killed):
         patch.setattr(dry_floor.rooms.book, "append", killed)
-        tick(dry_floor.rooms, slot, ask=lambda _rooms, _opened: EngineAnswer(text))
+        tick(dry_floor.rooms, slot, ask=lambda _decide, _packet: EngineAnswer(text))
     with contextlib.closing(reopened(dry_floor.rooms.home, dry_floor.clock.now())) as rooms:
         for _ in range(2):
             Executor(rooms).turn()
             with rooms.leases.holding(rooms.book.stream(agent.id)):
-                tick(rooms, slot, ask=lambda _rooms, _opened: EngineAnswer(text))
+                tick(rooms, slot, ask=lambda _decide, _packet: EngineAnswer(text))
         assert [known.status for known in rooms.book.orders(agent.id, working=False, most=10)] == ["dry"]
         assert [line[0] for line in ledger(rooms, agent.id)] == ["deposit", "dry_order"]
 

@@ -23,13 +23,12 @@ from tapebook.experience.records import ALL, records_from_scratch
 from tapebook.lab.replay import replay_runs
 from tapebook.tape.bars import classify_regime, regime_of
 from tapebook.tape.view import View
-from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
+from tapebook.tick.decide import Slot
 from tapebook.tick.learn import snapshots_due
 from tapebook.tick.memory import (
     _feature_vector_cache,
     append_experience_snapshot,
     market_regime,
-    moment_of,
     outcomes_due,
 )
 from tapebook.tick.prepare import read_lookback
@@ -98,8 +97,8 @@ class Market:
     def _slot(self) -> Slot:
         return Slot(self._agent, "BTC", self._floor.clock.now())
 
-    def _ask(self, _engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
-        return self._ensemble.decide(opened.packet())
+    def _ask(self, _decide: object, packet: Packet) -> EngineAnswer:
+        return self._ensemble.decide(packet)
 
     def _bars(self, drift: float) -> float:
         self._floor.later(BARS * MINUTE)
@@ -140,7 +139,7 @@ def learned(floor: Desk, agent: Deployment, count: int) -> None:
     floor.rooms.tape.commit(bars, assumed=lambda bar: bar.bucket_ts + 15 * MINUTE)
     for at in range(START - 8 * DAY, START, HOUR):
         lookback = read_lookback(floor.rooms.tape, "BTC", view=View(at))
-        seen = moment_of(floor.rooms.experience, context.Market("BTC", at, 1, lookback=lookback))
+        seen = floor.rooms.experience.seen_moment(context.Market("BTC", at, 1, lookback=lookback))
         assert seen is not None
         drafts = floor.rooms.experience.moments.note(agent.id, "BTC", seen, costs_ppm=1_500, seq=book.head(agent.id))
         book.append(agent.id, drafts, expected_seq=book.head(agent.id))

@@ -10,7 +10,7 @@ from tapebook.domain.units import MINUTE
 from tapebook.lab.replay import replay_runs
 from tapebook.lessons import SLOTS, hash_lessons_text, note_text
 from tapebook.lessons.notes import draft_note_written
-from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
+from tapebook.tick.decide import Slot
 from tapebook.tick.memory import promote
 from tapebook.tick.story import tick
 from tests.desk.desks import Desk, desk, reply
@@ -56,8 +56,8 @@ def packet_of_next_tick(floor: Desk, deployment: Deployment) -> Packet:
     """What the engine is given at a tick."""
     given: list[Packet] = []
 
-    def ask(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
-        given.append(opened.packet())
+    def ask(_decide: object, packet: Packet) -> EngineAnswer:
+        given.append(packet)
         return EngineAnswer(reply("hold", reason="seen"))
 
     run = tick(floor.rooms, Slot(deployment, "BTC", floor.clock.now()), ask=ask)

@@ -5,7 +5,8 @@ time. What the book says in the end is held against the slow model of `tests/bro
 bars and the orders and nothing of the code; and a run from memory (`ForwardTape`) against one from the database.
 """
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -21,15 +22,16 @@ from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import AgentProfile, ContextProfile, Deployment, RiskCaps
 from tapebook.domain.market import Candle, FundingRate, Mid
 from tapebook.domain.order import FillRule
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import DAY, E6, E8, E12, HOUR, MINUTE, parse_instant
 from tapebook.history.transfer import import_file
 from tapebook.home import make_home
 from tapebook.tape.forward_tape import ForwardTape
 from tapebook.tape.view import GRACE_MS, View
-from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot, limits_now
+from tapebook.tick.decide import PreparedDecision, Slot, limits_now
 from tapebook.tick.execute import reconcile_account
-from tapebook.tick.story import ask_engine, deploy_agent, prepare_decision, tick
+from tapebook.tick.story import AskEngine, deploy_agent, prepare_decision, tick
 from tapebook.wiring import Rooms, paper_terms
 from tests.broker.market import Market
 from tests.broker.slow_model import SlowDesk
@@ -40,7 +42,6 @@ BAR = 5 * MINUTE
 HISTORY = 24 * HOUR
 RATE = 40_000_000
 TREND = AgentProfile("trader", ("BTC",), engine="trend", context=ContextProfile(bar_minutes=15, bar_count=48))
-Ask = Callable[[EngineOfAgent, PreparedDecision], EngineAnswer]
 
 
 def walk(hours: int, *, seed: int = 1, fall_at: int | None = None) -> list[Candle]:
@@ -95,7 +96,9 @@ def imported(folder: Path, bars: list[Candle]) -> Iterator[tuple[Rooms, VirtualC
         yield rooms, clock
 
 
-def lived(rooms: Rooms, clock: VirtualClock, profile: AgentProfile, *, hours: int, ask: Ask = ask_engine) -> Deployment:
+def lived(
+    rooms: Rooms, clock: VirtualClock, profile: AgentProfile, *, hours: int, ask: AskEngine = operator.call
+) -> Deployment:
     """The agent after a tick for every bar, two seconds after it ended, and a last look."""
     rooms.book.save_agent(profile, at=START)
     agent = deploy_agent(rooms.book, rooms.clock, profile.name)
@@ -211,13 +214,13 @@ def test_liquidation_in_the_middle_of_a_bar(tmp_path: Path, margin: Any) -> None
     caps = RiskCaps(max_position_usd_e6=5_000 * E6, max_leverage=5, max_daily_loss_usd_e6=10_000 * E6)
     profile = msgspec.structs.replace(TREND, caps=caps, starting_cash_usd_e6=1_000 * E6, margin=margin)
 
-    def story(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
+    def story(_decide: object, packet: Packet) -> EngineAnswer:
         texts = {
             0: reply("open", "long", 4_800, leverage=5),
             HOUR: reply("adjust", "long", 100, leverage=5, order_type="limit", limit_price=19_000.0),
             3 * HOUR: reply("open", "short", 10, leverage=1),
         }
-        return EngineAnswer(texts.get(opened.situation.as_of - GRACE_MS - START, reply("hold")))
+        return EngineAnswer(texts.get(packet.as_of - GRACE_MS - START, reply("hold")))
 
     with imported(tmp_path, bars) as (rooms, clock):
         agent = lived(rooms, clock, profile, hours=hours, ask=story)

@@ -103,7 +103,7 @@ def test_imported_history_has_features_and_funding_by_the_hour(tape: Tape) -> No
     found = seen(tape)
     assert found == seen(reel) and reel.has_prices_alone
     assert [(feature.name, feature.bucket_ts) for feature in found.features] == [(name, END) for name in HISTORY]
-    assert found.settled == SettledFunding("BTC", T0 + 24 * HOUR, 800_000_000, 8) and found.context is None
+    assert found.settled_funding == SettledFunding("BTC", T0 + 24 * HOUR, 800_000_000, 8) and found.context is None
     assert found.features[0].line == "fundingRate8h=0.0008000000 fundingRateAnnual=0.876000 regime=crowded_long"
 
 
@@ -120,7 +120,7 @@ def test_features_of_history_are_those_of_the_boundary_before(tape: Tape) -> Non
 def test_renderer_2_sees_neither_regime_nor_derived_features(tape: Tape) -> None:
     history(tape)
     old, new = seen(tape, renderer=2), seen(tape)
-    assert (old.regime, old.features, old.settled, old.context) == (None, (), None, None)
+    assert (old.regime, old.features, old.settled_funding, old.context) == (None, (), None, None)
     assert new.regime == regime_of(new.bars) is not None
 
 
@@ -130,7 +130,7 @@ def test_what_was_stored_is_used_as_it_is(tape: Tape) -> None:
     tape.commit([FeatureRow("BTC", END - DAY, '{"regime":"r"}', "pressure")], assumed=lambda fact: fact.bucket_ts)
     found = seen(tape, END)
     assert [(feature.name, feature.metrics) for feature in found.features] == [("fundingPressure", (("regime", "r"),))]
-    assert found.settled is None
+    assert found.settled_funding is None
     # Older than that, it tells of another market.
     assert [feature.name for feature in seen(tape).features] == HISTORY
 
@@ -139,17 +139,17 @@ def test_a_context_of_the_last_day_speaks_for_funding(tape: Tape) -> None:
     history(tape)
     tape.commit([AssetContext("BTC", END, 1, 2, 3.0, 4, 5)])
     found = seen(tape)
-    assert found.context is not None and found.settled is None and found.features == ()
+    assert found.context is not None and found.settled_funding is None and found.features == ()
 
 
 def test_without_funding_and_with_too_few_bars_there_is_nothing(tape: Tape) -> None:
     tape.commit([minute(END - back * MINUTE) for back in range(1, 10)], assumed=assumed_known_at)
     found = seen(tape)
-    assert (found.features, found.settled, found.regime) == ((), None, "unknown")
+    assert (found.features, found.settled_funding, found.regime) == ((), None, "unknown")
 
 
 def test_funding_that_ended_long_ago_is_not_shown(tape: Tape) -> None:
     rates = [FundingRate("BTC", at, 1, 0) for at in (T0, T0 + 8 * HOUR)]
     tape.commit([*all_minutes(), *rates], assumed=assumed_known_at)
-    assert seen(tape, T0 + 24 * HOUR).settled is not None
-    assert seen(tape, T0 + 24 * HOUR + 5 * MINUTE + GRACE_MS).settled is None
+    assert seen(tape, T0 + 24 * HOUR).settled_funding is not None
+    assert seen(tape, T0 + 24 * HOUR + 5 * MINUTE + GRACE_MS).settled_funding is None

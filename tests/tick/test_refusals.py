@@ -10,11 +10,12 @@ from tapebook.clock import VirtualClock
 from tapebook.decision import EngineAnswer
 from tapebook.domain.agent import AgentProfile, Deployment, RiskCaps
 from tapebook.domain.market import Mid
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import E6, E8, MINUTE, SECOND, parse_instant
 from tapebook.home import make_home
 from tapebook.lab.replay import replay_runs
-from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
+from tapebook.tick.decide import Slot
 from tapebook.tick.execute import execute_orders, reconcile_account
 from tapebook.tick.story import deploy_agent, tick
 from tapebook.wiring import Rooms
@@ -40,8 +41,8 @@ class Desk:
         """Answers at the next slot; returns the run as it ended and the text the agent was given."""
         told: list[str] = []
 
-        def answer(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
-            told.append(opened.packet().text)
+        def answer(_decide: object, packet: Packet) -> EngineAnswer:
+            told.append(packet.text)
             return EngineAnswer(reply)
 
         self.pass_time(0)
@@ -92,7 +93,7 @@ def test_reply_that_cannot_be_read_is_refused_and_counted(desk: Desk) -> None:
 def test_refusal_at_the_send_gate_is_said_and_counted(desk: Desk) -> None:
     order = TOO_MUCH | {"leverage": 2}
 
-    def halts(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
+    def halts(_decide: object, _packet: Packet) -> EngineAnswer:
         return EngineAnswer(reply(order))
 
     desk.pass_time(0)

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from tapebook.domain.units import HOUR
 from tapebook.experience.memories import TwinMemory, twin_differences
 from tapebook.experience.twins import TwinsBySymbol
 from tapebook.lab.replay import replay_runs
-from tapebook.tick.decide import EngineOfAgent, PreparedDecision, Slot
+from tapebook.tick.decide import Slot
 from tapebook.tick.memory import runs_of
 from tapebook.tick.story import tick
 from tests.db.places import sql
@@ -50,11 +51,6 @@ class Says:
 ENSEMBLE = EnsembleEngine([("bull", Says("long")), ("bear", Says("short"))])
 
 
-def ask(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
-    """What the two come to."""
-    return ENSEMBLE.decide(opened.packet())
-
-
 class Alternates:
     """A member that wants another side every hour."""
 
@@ -66,19 +62,16 @@ class Alternates:
         return EngineAnswer(reply("open", side, 100, symbol=packet.symbol, confidence=0.6))
 
 
+# With a third that changes its mind all the time.
 RESTLESS = EnsembleEngine([("bull", Says("long")), ("bear", Says("short")), ("coin", Alternates())])
-
-
-def ask_restless(_engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
-    """What the two come to with a third that changes its mind all the time."""
-    return RESTLESS.decide(opened.packet())
 
 
 def decide(floor: Desk, agent: Deployment, price: float, *, restless: bool = False) -> DecisionRun:
     """One hour later, at a price."""
     floor.later(HOUR, BTC=price)
     slot = Slot(agent, "BTC", floor.clock.now())
-    run = tick(floor.rooms, slot, ask=ask_restless if restless else ask)
+    with mock.patch.object(floor.rooms, "engine", lambda _agent: RESTLESS if restless else ENSEMBLE):
+        run = tick(floor.rooms, slot)
     floor.later(10_000, BTC=price)
     floor.work(agent)
     return run

@@ -25,7 +25,7 @@ from tapebook.experience.store import LearnedOutcome
 from tapebook.home import exclusive_lock, shared_lock
 from tapebook.lab.experience import experience_report, snapshot_view
 from tapebook.log import Draft, Log
-from tapebook.tick.memory import moment_of, outcomes_due, runs_of
+from tapebook.tick.memory import outcomes_due, runs_of
 from tapebook.tick.prepare import gather_situation
 from tapebook.tick.story import deploy_agent
 from tapebook.wiring import Rooms
@@ -240,7 +240,7 @@ class HomeExperience(HomePart):
             seq = book.head(deployment.id) if as_of is None else book.seq_as_of(deployment.id, moment)
             known = Watermarks(rooms.tape.head()[0], seq)
             situation = gather_situation(rooms, deployment, symbol, as_of=moment, watermarks=known)
-            seen = moment_of(rooms.experience, situation.market)
+            seen = rooms.experience.seen_moment(situation.market)
             settings = deployment.agent.experience
             past = rooms.experience.similar(deployment.id, seen.vector, seq=seq, settings=settings) if seen else None
         near = past.moments if past else None

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import msgspec
 
@@ -23,7 +22,7 @@ from tapebook.lab.explain import ShadowReport, compare_runs, compare_shadow, exp
 from tapebook.lab.replay import ReplayReport, replay_runs
 from tapebook.tick.decide import Slot
 from tapebook.tick.prepare import documents_watermark, gather_situation, watermarks_now
-from tapebook.tick.story import ask_with_heartbeat, deploy_agent, repeated_run, shadow_tick, tick
+from tapebook.tick.story import deploy_agent, repeated_run, shadow_tick, tick
 from tapebook.wiring import Rooms
 
 _ALL = 2**31 - 1
@@ -79,7 +78,7 @@ class Runs(HomePart):
                 self._home.catch_up()
                 moment = rooms.clock.now() if at is None else self._home.moment(at)
                 slot = Slot(deploy_agent(rooms.book, rooms.clock, agent), symbol, moment, trigger="manual")
-                ask = partial(ask_with_heartbeat, rooms.leases)
+                ask = rooms.leases.call_with_heartbeat
                 run = tick(rooms, slot, ask=ask)
                 if slot.deployment.agent.shadow is not None:
                     shadow_tick(rooms, slot, run, ask=ask)

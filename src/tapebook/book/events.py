@@ -15,7 +15,7 @@ import msgspec
 
 from tapebook.db import Queries, Query, Row
 from tapebook.domain.agent import AgentProfile
-from tapebook.domain.canonical import canonical_json, canonical_json_part, short_id
+from tapebook.domain.canonical import canonical_json, short_id
 from tapebook.domain.order import (
     Fill,
     FundingPayment,
@@ -518,7 +518,7 @@ _action_values = _values_of(_QUERIES.action, first="action")
 @lru_cache(maxsize=1_024)
 def _json_texts(texts: tuple[str, ...]) -> str:
     """Cached, since it is none of them as a rule."""
-    return canonical_json_part(texts)
+    return canonical_json(texts).decode()
 
 
 def _run_ended(event: Event) -> list[Write]:
@@ -589,7 +589,7 @@ def _marks_observed(event: Event) -> list[Write]:
     body = event_body(event, MarksObserved)
     place = (event.stream.owner, event.stream.deployment, event.seq)
     worth = (body.cash_usd_e6, body.equity_usd_e6, body.walked_until)
-    return [Write(_QUERIES.snapshot, (*place, event.happened_at, canonical_json_part(body.marks), *worth))]
+    return [Write(_QUERIES.snapshot, (*place, event.happened_at, canonical_json(body.marks).decode(), *worth))]
 
 
 def _trade_opened(event: Event) -> list[Write]:

@@ -328,10 +328,6 @@ class SingleWriterBook(Book):
         """The newest sequence number of a stream."""
         return self._folds[deployment].seq if deployment else super().head()
 
-    def last_change(self, deployment: str, kinds: frozenset[str]) -> int | None:
-        """The newest sequence number of an event of some kinds in a stream, 0 without any."""
-        return self._log.last_change_seq(self._streams[deployment], kinds, seq=0)
-
     def append(self, deployment: str, drafts: Sequence[Draft], *, expected_seq: int) -> list[Event]:
         """Writes events and their rows; nobody else writes, and what a tick asks of them is in the fold."""
         return self._log.append(self._streams[deployment], drafts, expected_seq=expected_seq)

@@ -161,10 +161,6 @@ class Book(BookRecords):
         stream = self._streams[deployment]
         return self._log.head(stream, lease=self._leases.in_hand.get(stream) if self._leases else None).seq
 
-    def last_change(self, deployment: str, kinds: frozenset[str]) -> int | None:
-        """The newest sequence number of an event of some kinds in a stream, 0 without any; None when not known."""
-        return self._log.last_change_seq(self._streams[deployment], kinds, seq=self.head(deployment))
-
     def seq_as_of(self, deployment: str, as_of: int) -> int:
         """The newest sequence number known at a moment."""
         return self._log.seq_as_of(self._streams[deployment], as_of)

@@ -7,12 +7,14 @@
    rendered for the packet before stays (`SectionCache`, `PacketCaches`), and what depends on the market alone is
    rendered once for all agents that see it;
 3. activity, closed trades, open positions and lessons share one budget: the oldest trades give way
-   (`_render_own_sections`);
+   (`_render_packet`);
 4. two hashes are taken: `inputs_sha256` over the typed sections, `sha256` over the text;
 5. the figures that rules reckon with go along as typed facts (`decision_facts`), outside both hashes.
 """
 
+from bisect import bisect_right
 from hashlib import sha256
+from itertools import accumulate
 from math import isfinite
 from operator import attrgetter
 from typing import Any, Generic
@@ -31,7 +33,7 @@ from tapebook.context.render import (
     Source,
     SymbolFormatter,
     WrittenRow,
-    count_fitting,
+    line_costs,
     make_heading,
     plain_line,
     render_rows,
@@ -45,7 +47,7 @@ from tapebook.domain.agent import AgentProfile, ContextProfile, Lessons, MemoryR
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import Candle
 from tapebook.domain.packet import BarPrices, DecisionFacts, Packet, Section, Segment
-from tapebook.domain.text import line_tokens, sanitise, sanitise_lines, text_tokens
+from tapebook.domain.text import line_tokens, sanitise, sanitise_lines
 from tapebook.domain.units import decimal_text, divide_half_even
 from tapebook.errors import BadInput
 
@@ -86,7 +88,7 @@ def system_message(segments: tuple[Segment, ...], *, symbol: str, renderer: int 
     segments = (*before, Segment(footer.name, footer.text.replace("SYMBOL", write_symbol(symbol))))
     texts, tokens, learned = list[str](), 0, 0
     for each in segments:
-        cost = text_tokens(each.text)
+        cost = sum(line_costs(each.text))
         texts.append(each.text)
         # An empty line stands before every segment but the first.
         tokens += cost + 1
@@ -159,7 +161,7 @@ def lessons_text(lessons: Lessons, *, words: LineFormatter = plain_line) -> str:
         return "\n".join([LESSONS_HEADING, *lines])
     # No heading is longer than this one, so what fits beside it fits beside the real one.
     longest = _shown_lessons_heading(len(lines), len(lines))
-    count = count_fitting(costs, LESSONS_CAP - line_tokens(longest))
+    count = bisect_right(list(accumulate(costs)), LESSONS_CAP - line_tokens(longest))
     return "\n".join([_shown_lessons_heading(count, len(lines)), *lines[:count]])
 
 
@@ -422,24 +424,9 @@ def _render_packet(
     system = systems.get(market.symbol)
     if system is None:
         system = systems[market.symbol] = system_message(segments, symbol=market.symbol, renderer=renderer)
-    found = [shared.bars.render(market), shared.market.render(market)]
-    found += _render_own_sections(situation, account, own, room=MEMORY_CAP - system.lessons_tokens)
-    return system, list(filter(None, found))
-
-
-def packet_of_facts(situation: Situation, caches: PacketCaches | None = None) -> Packet:
-    """The packet of a situation without its text: for engines that read of it the symbol and the facts alone."""
-    shared, _ = (caches or PacketCaches()).sections_of(situation)
-    facts = decision_facts(situation, market_sections.look_at_portfolio(situation), shared)
-    place = (situation.deployment.agent.name, situation.market.symbol, situation.as_of, situation.renderer)
-    return Packet(*place, "", "", (), 0, {}, inputs_sha256="", sha256="", facts=facts)
-
-
-def _render_own_sections(
-    situation: Situation, account: PortfolioView, own: OwnSections, *, room: int
-) -> list[RenderedSection | None]:
-    """The sections that are the agent's own; closed trades get what the rest of the memory leaves them."""
-    found, trades, before_trades = [own.portfolio.render(situation, seen=account)], own.trades, 0
+    found = [shared.bars.render(market), shared.market.render(market), own.portfolio.render(situation, seen=account)]
+    # Closed trades get what the rest of the memory leaves them, and stand before some of it.
+    room, trades, before_trades = MEMORY_CAP - system.lessons_tokens, own.trades, 0
     for panel in own.panels:
         if panel is trades:
             before_trades = len(found)
@@ -452,7 +439,15 @@ def _render_own_sections(
             room -= drawn.tokens
     if trades is not None:
         found.insert(before_trades, trades.render(situation, room))
-    return found
+    return system, list(filter(None, found))
+
+
+def packet_of_facts(situation: Situation, caches: PacketCaches | None = None) -> Packet:
+    """The packet of a situation without its text: for engines that read of it the symbol and the facts alone."""
+    shared, _ = (caches or PacketCaches()).sections_of(situation)
+    facts = decision_facts(situation, market_sections.look_at_portfolio(situation), shared)
+    place = (situation.deployment.agent.name, situation.market.symbol, situation.as_of, situation.renderer)
+    return Packet(*place, "", "", (), 0, {}, inputs_sha256="", sha256="", facts=facts)
 
 
 def decision_facts(situation: Situation, account: PortfolioView, shared: MarketSections) -> DecisionFacts:
@@ -473,7 +468,7 @@ def decision_facts(situation: Situation, account: PortfolioView, shared: MarketS
             held = value
     for _, added in account.working:
         used += added
-    context, settled, book = market.context, market.settled, market.liquidity
+    context, settled, book = market.context, market.settled_funding, market.liquidity
     # The hourly rate of funding, when it was known, and every how many hours it is settled.
     funding: tuple[int | None, int | None, int] = (None, None, 1)
     if context is not None:

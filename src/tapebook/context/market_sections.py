@@ -31,7 +31,6 @@ from tapebook.context.render import (
     fact_text,
     plain_line,
     price_text,
-    statistic_text,
     symbol_text,
     three_digits_text,
     usd_text,
@@ -57,6 +56,7 @@ from tapebook.domain.units import (
     minute_text,
     notional_usd_e6,
     short_price,
+    statistic_text,
     time_of_day_text,
 )
 
@@ -216,7 +216,7 @@ MARKET_SECTION: SectionLayout[Market, MarketView] = SectionLayout(
     cap=700,
     title=market_title,
     columns=FACT_COLUMNS,
-    look=attrgetter("as_of", "mid", "regime", "liquidity", "context", "settled", "features"),
+    look=attrgetter("as_of", "mid", "regime", "liquidity", "context", "settled_funding", "features"),
     rows=market_rows,
     text=fact_text,
 )

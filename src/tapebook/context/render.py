@@ -11,9 +11,11 @@ in quotes or behind a fence that `plain_line` never lets them close.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from itertools import accumulate
 from string import ascii_letters
 from typing import Any, Generic, TypeVar
 
@@ -30,13 +32,8 @@ MEMORY_CAP = 1_100
 TOKEN_SHAPES = bytes.maketrans(b"123456789" + ascii_letters.encode(), b"0" * 9 + b"a" * 52)
 
 
-def line_cost(line: str) -> int:
-    """What `line_tokens` says; sooner, for the lines of a packet mostly differ from those before in their digits."""
-    return count_shape_pieces(line.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES)) + 1
-
-
 def line_costs(text: str) -> list[int]:
-    """What each line of a text costs."""
+    """What `line_tokens` says of each line; sooner, for lines of packets mostly differ in their digits alone."""
     costs: list[int] = []
     for shape in text.encode("utf-8", "surrogatepass").translate(TOKEN_SHAPES).split(b"\n"):
         costs.append(count_shape_pieces(shape) + 1)
@@ -47,17 +44,6 @@ def line_costs(text: str) -> list[int]:
 def count_shape_pieces(shape: bytes) -> int:
     """The estimate for a text whose letters and digits are translated by `TOKEN_SHAPES`."""
     return len(PIECE.findall(shape.decode("utf-8", "surrogatepass")))
-
-
-def count_fitting(costs: Iterable[int], room: int) -> int:
-    """How many of the first rows fit into the room."""
-    count = 0
-    for cost in costs:
-        room -= cost
-        if room < 0:
-            break
-        count += 1
-    return count
 
 
 _BRACKET = re.compile(r"[()\[\]{}]")
@@ -93,7 +79,7 @@ def truncate_between_words(seen: str, most: int) -> str:
     """As much of a line as fits into so many characters, and into the tokens that prose of that length takes."""
     tokens = most // CHARACTERS_PER_TOKEN
     # A token has a character at least, so what is so short is never too long.
-    if len(seen) <= tokens or (len(seen) <= most and line_cost(seen) <= tokens + 1):
+    if len(seen) <= tokens or (len(seen) <= most and sum(line_costs(seen)) <= tokens + 1):
         return seen
     if not tokens:
         return ""
@@ -186,12 +172,6 @@ def percent_text(part_e6: int, whole_e6: int, *, digits: int = 1) -> str:
     """A share with its sign: `+1.1%`; integers all the way."""
     text = decimal_text(abs(part_e6) * 100, abs(whole_e6), digits) if whole_e6 else f"{0:.{digits}f}"
     return f"{'-' if part_e6 < 0 else '+'}{text}%"
-
-
-def statistic_text(value: float, digits: int) -> str:
-    """A statistic with declared digits; what rounds to zero has no sign, so that equal values have equal texts."""
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("-") if not text.strip("-0.") else text
 
 
 def three_digits_text(value: float) -> str:
@@ -335,7 +315,7 @@ def write_rows(layout: SectionLayout[Any, Any], rows: Rows, text: str | None = N
     lines, costs = text.split("\n"), line_costs(text)
     if len(lines) != len(rows):
         lines = [layout.text((row,)) for row in rows]
-        costs = [line_cost(line) for line in lines]
+        costs = [sum(line_costs(line)) for line in lines]
     return list(zip(rows, lines, costs, strict=True))
 
 
@@ -349,7 +329,7 @@ def render_written(
         total, newest_last = len(rows), layout.oldest_first
         # Counted as the heading looks when almost all is shown: the longest it can get.
         left = room - make_heading(head.title, total, total).tokens
-        count = count_fitting(reversed(costs) if newest_last else costs, left)
+        count = bisect_right(list(accumulate(reversed(costs) if newest_last else costs)), left)
         shown = slice(total - count, None) if newest_last else slice(count)
         rows, lines, dropped = rows[shown], lines[shown], total - count
         head = make_heading(head.title, count, total)

@@ -20,7 +20,6 @@ from tapebook.context.render import (
     percent_text,
     price_text,
     signed_usd_text,
-    statistic_text,
     whole_usd_text,
 )
 from tapebook.context.renderer_3 import (
@@ -37,7 +36,7 @@ from tapebook.domain.packet import Citation
 from tapebook.domain.position import ClosedTrade, TradeState
 from tapebook.domain.run import LONGEST_STREAK, Action, Activity, DecisionRun, Verdict
 from tapebook.domain.text import text_tokens, truncate_to_tokens
-from tapebook.domain.units import E12, MINUTE, decimal_text, minute_text, short_price, time_of_day_text
+from tapebook.domain.units import E12, MINUTE, decimal_text, minute_text, short_price, statistic_text, time_of_day_text
 
 FOOTER = """Answer with this JSON object and nothing else:
 {"actions":[{"action":"open|adjust|close|hold","symbol":"BTC","side":"long|short|null",

@@ -85,7 +85,7 @@ class Market(msgspec.Struct, frozen=True):
     """What is known of one symbol at a moment: the same for every agent that looks at bars of the same size.
 
     Bars are oldest first. `unfinished` are the minutes of the newest bar that were not final when its time had
-    come; `regime` is the tag of the bars, None when they could not be classified. `settled` is the funding of history,
+    come; `regime` is the tag of the bars, None when they could not be classified. `settled_funding` is that of history,
     which has no context. `lookback` is read for agents with memory alone.
     """
 
@@ -99,7 +99,7 @@ class Market(msgspec.Struct, frozen=True):
     features: tuple[Feature, ...] = ()
     unfinished: tuple[int, ...] = ()
     regime: str | None = None
-    settled: SettledFunding | None = None
+    settled_funding: SettledFunding | None = None
     lookback: LookbackBars | None = None
 
 

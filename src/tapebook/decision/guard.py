@@ -470,25 +470,19 @@ class ClaimedFigure(msgspec.Struct, frozen=True):
     out_of: int | None
 
 
-def figures_in(text: str) -> list[ClaimedFigure]:
-    """Every number of a text without its sign: "down 3" and "-3" are one."""
-    found = []
-    for match in _NUMBER.finditer(text):
-        unit = match[2] or ""
-        exact = Decimal(match[1].replace(",", "")).scaleb(_SCALES.get(unit, 0))
-        exponent = exact.as_tuple().exponent
-        half = 0.5 * 10.0 ** (exponent if isinstance(exponent, int) else 0)
-        found.append(ClaimedFigure(match[0].strip(), float(exact), half, _RELATIVE.get(unit)))
-    return found
-
-
 def unexplained_numbers(action: Action, packet: Callable[[], Packet]) -> tuple[str, ...]:
     """Those numbers of an action's reason that a reader cannot find or work out, as they are written.
 
     The packet is asked for only where there is one to explain.
     """
     claimed: list[ClaimedFigure] = []
-    for figure in figures_in(action.reason) if _DIGIT.search(action.reason) else ():
+    # Every number without its sign: "down 3" and "-3" are one.
+    for match in _NUMBER.finditer(action.reason) if _DIGIT.search(action.reason) else ():
+        unit = match[2] or ""
+        exact = Decimal(match[1].replace(",", "")).scaleb(_SCALES.get(unit, 0))
+        exponent = exact.as_tuple().exponent
+        half = 0.5 * 10.0 ** (exponent if isinstance(exponent, int) else 0)
+        figure = ClaimedFigure(match[0].strip(), float(exact), half, _RELATIVE.get(unit))
         is_count = figure.out_of is None and figure.value <= _LARGEST_COUNT and figure.value.is_integer()
         if not is_count and len(claimed) < _MAX_NUMBERS:
             claimed.append(figure)
@@ -512,7 +506,7 @@ def unexplained_numbers(action: Action, packet: Callable[[], Packet]) -> tuple[s
 
 @lru_cache(maxsize=20_000)
 def numbers_in(text: str) -> tuple[float, ...]:
-    """Every number of a text, as large as `figures_in` says."""
+    """Every number of a text without its sign, as large as its unit makes it."""
     values = []
     for number, unit in _NUMBER.findall(text):
         digits, scale = number.replace(",", ""), _SCALES.get(unit, 0)

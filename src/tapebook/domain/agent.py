@@ -340,11 +340,6 @@ class Deployment(msgspec.Struct, frozen=True):
     agent: AgentProfile
     version: int
 
-    @property
-    def stream(self) -> str:
-        """Owner and deployment as one name, which no other has."""
-        return f"{self.owner}/{self.id}"
-
 
 def agent_name_of(deployment: str) -> str:
     """The agent a deployment is named after."""

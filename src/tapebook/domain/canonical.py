@@ -33,11 +33,6 @@ def canonical_json(value: Any) -> bytes:
     return content
 
 
-def canonical_json_part(value: Any) -> str:
-    """The canonical text of a part of what has canonical bytes already, so that no float is looked for again."""
-    return _ENCODER.encode(value).decode()
-
-
 def sha256_hex(content: bytes) -> str:
     """The SHA-256 of some bytes as 64 hex digits."""
     return hashlib.sha256(content).hexdigest()

@@ -10,8 +10,9 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from math import dist
+from math import dist, isfinite
 from math import floor as whole
+from typing import overload
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -24,6 +25,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years 1 to 9999: what can be written as a date.
 _FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000, 253_402_300_799_999
 DAY_MINUTES = DAY // MINUTE
+# How a number with so many decimals is written.
+_FIXED = tuple(f"%.{digits}f" for digits in range(7))
 # Every time of day there is: a packet writes many.
 TIMES_OF_DAY = tuple(f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(DAY_MINUTES))
 
@@ -192,6 +195,27 @@ def decimal_text(value: int, unit: int, digits: int) -> str:
     # Zeros are put behind the sign.
     text = str(shifted).zfill(digits + (1 if shifted >= 0 else 2))
     return f"{text[:-digits]}.{text[-digits:]}"
+
+
+@overload
+def statistic_text(value: float, digits: int) -> str: ...
+
+
+@overload
+def statistic_text(value: float | None, digits: int) -> str | None: ...
+
+
+def statistic_text(value: float | None, digits: int) -> str | None:
+    """A statistic with declared digits, if it is known; ValueError when it is not finite.
+
+    What rounds to zero has no sign, so that equal values have equal texts.
+    """
+    if value is None:
+        return None
+    if not isfinite(value):
+        raise ValueError(f"{value} is no statistic: the fact it came from must be refused where it arrives")
+    text = _FIXED[digits] % value
+    return text.removeprefix("-") if not text.strip("-0.") else text
 
 
 @lru_cache(maxsize=1_024)

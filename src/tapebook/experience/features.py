@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import add, attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -347,16 +347,6 @@ class LookbackFeatures(msgspec.Struct, frozen=True, eq=False):
                 return part.closes[place] if moment - part.ends[place] <= _STALE_PRICE else None
         return None
 
-    def log_return(self, span: int) -> float | None:
-        """The log return over a window."""
-        start = self.at - span
-        for part in (self._recent, self._older):
-            place = bisect_right(part.ends, start) - 1
-            if place >= 0:
-                near = start - part.ends[place] <= (1 - _LEAST_COVERED) * span
-                return math.log(self.price_e8 / part.closes[place]) if near else None
-        return None
-
     def window(self, span: int) -> tuple[float, int, int] | None:
         """The volatility of a window as if it were covered whole, its low and its high."""
         start, older, recent = self.at - span, self._older, self._recent
@@ -389,8 +379,13 @@ class LookbackFeatures(msgspec.Struct, frozen=True, eq=False):
         hourly = day / _ROOT_24 if day else hour or (week / _ROOT_168 if week else None)
         values: list[float | None] = []
         for span, root in zip(RETURN_SPANS, _RETURN_ROOTS, strict=True):
-            move = self.log_return(span) if hourly else None
-            values.append(None if move is None or not hourly else move / (hourly * root))
+            start, part = self.at - span, self._recent
+            place = bisect_right(part.ends, start) - 1
+            if place < 0:
+                part = self._older
+                place = bisect_right(part.ends, start) - 1
+            is_near = place >= 0 and start - part.ends[place] <= (1 - _LEAST_COVERED) * span
+            values.append(math.log(price / part.closes[place]) / (hourly * root) if hourly and is_near else None)
         for each in volatilities:
             values.append(math.log(each) if each else None)
         for window in windows[1:]:
@@ -480,8 +475,23 @@ class SeenMoment(msgspec.Struct, frozen=True):
         return _condition_texts(self.funding, self.spread_bps, *volatilities)
 
 
-MomentInputs = tuple[LookbackBars, AssetContext | SettledFunding | None, Liquidity | None]
-"""What a moment comes from: bars, the newest rate of funding, the newest book."""
+class SeenMarket(Protocol):
+    """What a moment comes from: bars at fixed look-backs, the newest rate of funding, the newest book."""
+
+    @property
+    def symbol(self) -> str: ...
+
+    @property
+    def lookback(self) -> LookbackBars | None: ...
+
+    @property
+    def context(self) -> AssetContext | None: ...
+
+    @property
+    def settled_funding(self) -> SettledFunding | None: ...
+
+    @property
+    def liquidity(self) -> Liquidity | None: ...
 
 
 def seen_moment(

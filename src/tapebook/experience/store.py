@@ -36,7 +36,7 @@ from tapebook.experience.features import (
     Fit,
     LookbackReader,
     MarketFeatures,
-    MomentInputs,
+    SeenMarket,
     SeenMoment,
     feature_vector_of,
     refit_due,
@@ -205,7 +205,7 @@ class Experience:
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
         self.readers: defaultdict[str, LookbackReader] = defaultdict(LookbackReader)
-        self._seen: dict[str, tuple[MomentInputs, SeenMoment | None]] = {}
+        self._seen: dict[str, tuple[tuple[Any, ...], SeenMoment | None]] = {}
         # A cache that a backtest fills: the bars of its next moments, each as they are seen at its own.
         self.lookbacks_ahead: dict[LookbackKey, LookbackBars] = {}
         self._join = LastCall(joined_rows)
@@ -448,11 +448,13 @@ class Experience:
         query, known = memory.whitened_query(fit, moment), trades.count_as_of(seq)
         return SimilarPast(near, trades.nearest_trades(fit, query, count=known, **terms))
 
-    def seen_moment(self, symbol: str, inputs: MomentInputs) -> SeenMoment | None:
-        """The market as a decision sees it, from bars, the newest rate and the newest book; None without bars."""
-        kept = self._seen.get(symbol)
+    def seen_moment(self, market: SeenMarket) -> SeenMoment | None:
+        """The market as a decision sees it at fixed look-backs; None where there are no bars."""
+        if market.lookback is None:
+            return None
+        symbol, kept = market.symbol, self._seen.get(market.symbol)
+        inputs = bars, funding, liquidity = market.lookback, market.context or market.settled_funding, market.liquidity
         if kept is None or kept[0] != inputs:
-            bars, funding, liquidity = inputs
             # Its own cache are the last bars, which change when half an hour is over.
             found = self.readers[symbol](bars)
             seen = None if found is None else seen_moment(*found, funding, liquidity=liquidity)

@@ -329,6 +329,7 @@ class _Booking:
         self.objections: list[str] = []
         self.lacking: Counter[MissingFact] = Counter()
         self._deployment = deployment
+        self._stream = book.stream(deployment.id).name
         self._account = account
         self._rows = rows
         self._tape = tape
@@ -424,7 +425,7 @@ class _Booking:
     def _cause(self, reason: str, tag: str | None = None) -> TradeCause:
         own = self._deployment
         name = own.agent.name
-        return TradeCause(name, own.version, reason=reason, regime=tag, exit_label=reason, stream=own.stream)
+        return TradeCause(name, own.version, reason=reason, regime=tag, exit_label=reason, stream=self._stream)
 
     def _write(self, at: int, bodies: list[msgspec.Struct]) -> None:
         for body in bodies:

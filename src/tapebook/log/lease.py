@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from tapebook.errors import Busy, StaleWriter
 from tapebook.log.event import Stream
 
 Result = TypeVar("Result")
+Params = ParamSpec("Params")
 
 _QUERIES = Queries.load("tapebook.log", "leases.sql")
 # Short against any time to live, and twenty small reads a second cost nothing.
@@ -182,10 +183,12 @@ class Leases:
             self._lost.add(lease.stream)
         return lost
 
-    def call_with_heartbeat(self, call: Callable[[], Result]) -> Result:
+    def call_with_heartbeat(
+        self, call: Callable[Params, Result], *given: Params.args, **terms: Params.kwargs
+    ) -> Result:
         """What a call gives that may take long and touches no database; the leases in hand get their signs of life."""
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(call)
+            asked = pool.submit(call, *given, **terms)
             while not wait([asked], timeout=_LOOK_SECONDS).done:
                 self.heartbeat_if_due()
         return asked.result()

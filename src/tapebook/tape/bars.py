@@ -255,13 +255,29 @@ _BAR_SEC, _WINDOW_MS = 300, 500 * MINUTE
 
 
 def classify_regime(
-    closes: Sequence[float], *, trend_threshold: float = _TREND, vol_threshold: float = _VOLATILE
+    closes: Sequence[float],
+    *,
+    returns: Sequence[float] | None = None,
+    trend_threshold: float = _TREND,
+    vol_threshold: float = _VOLATILE,
 ) -> str:
-    """One of trend_up_lowvol, trend_up_hivol, trend_down_lowvol, trend_down_hivol, chop_lowvol, chop_hivol, unknown."""
+    """One of trend_up_lowvol, trend_up_hivol, trend_down_lowvol, trend_down_hivol, chop_lowvol, chop_hivol, unknown.
+
+    `returns` are the log returns of the closes, from whoever has them.
+    """
     if len(closes) < MIN_BARS or not all(map(math.isfinite, closes)) or min(closes) <= 0:
         return "unknown"
-    returns = list(map(math.log, map(truediv, closes[1:], closes)))
-    return _regime_tag(closes, returns, trend=trend_threshold, volatile=vol_threshold)
+    if returns is None:
+        returns = tuple(map(math.log, map(truediv, closes[1:], closes)))
+    # Not last / first - 1: there 199 / 200 rounds to just beyond -0.5 %, and a half percent down would be a trend.
+    change = (closes[-1] - closes[0]) / closes[0]
+    way = "trend_up" if change > trend_threshold else "trend_down" if change < -trend_threshold else "chop"
+    mean, squares = math.fsum(returns) / len(returns), []
+    for each in returns:
+        squares.append((each - mean) ** 2)
+    # The sample standard deviation (n − 1).
+    deviation = math.sqrt(math.fsum(squares) / (len(returns) - 1))
+    return f"{way}_{'hivol' if deviation >= vol_threshold else 'lowvol'}"
 
 
 def regime_of(bars: Sequence[Candle]) -> str | None:
@@ -302,21 +318,9 @@ class RegimeClassifier(msgspec.Struct, eq=False):
                 length = bars[-1].granularity_sec
                 window_ms = bars[-1].bucket_ts + length * SECOND - bars[0].bucket_ts
                 trend, volatile = _TREND * math.sqrt(window_ms / _WINDOW_MS), _VOLATILE * math.sqrt(length / _BAR_SEC)
-            tag = _regime_tag(closes, returns, trend=trend, volatile=volatile)
+            tag = classify_regime(closes, returns=returns, trend_threshold=trend, vol_threshold=volatile)
         elif len(closes) >= MIN_BARS and self.scaled:
             # A bad price.
             tag = None
         self._kept = bars, closes, returns, tag
         return tag
-
-
-def _regime_tag(closes: Sequence[float], returns: Sequence[float], *, trend: float, volatile: float) -> str:
-    # Not last / first - 1: there 199 / 200 rounds to just beyond -0.5 %, and a half percent down would be a trend.
-    change = (closes[-1] - closes[0]) / closes[0]
-    way = "trend_up" if change > trend else "trend_down" if change < -trend else "chop"
-    mean, squares = math.fsum(returns) / len(returns), []
-    for each in returns:
-        squares.append((each - mean) ** 2)
-    # The sample standard deviation (n − 1).
-    deviation = math.sqrt(math.fsum(squares) / (len(returns) - 1))
-    return f"{way}_{'hivol' if deviation >= volatile else 'lowvol'}"

@@ -66,7 +66,7 @@ import msgspec
 
 from tapebook.domain.canonical import canonical_json
 from tapebook.domain.market import AssetContext, Candle, FundingRate, Liquidity, PredictedFunding, SettledFunding
-from tapebook.domain.units import DAY, E12, HOUR, MINUTE, SECOND, decimal_text, divide_half_even
+from tapebook.domain.units import DAY, E12, HOUR, MINUTE, SECOND, decimal_text, divide_half_even, statistic_text
 from tapebook.tape.price_features import (
     HOURS_TO_DAY,
     TO_YEAR,
@@ -480,7 +480,6 @@ _VOLATILITY_LINE = (
 )
 _MOMENTUM_LINE = "direction=%s score=%.3f confidence=%.3f momentumZ=%.2f"
 _POSITIONING_LINE = f"{_MOMENTUM_LINE} funding=%.3f"
-_DIGITS = tuple(f"%.{digits}f" for digits in range(7))
 
 
 def to_metrics(feature: Feature) -> Metrics:
@@ -488,13 +487,13 @@ def to_metrics(feature: Feature) -> Metrics:
     match feature:
         case LiquidityProfile():
             return {
-                "spreadBps": _decimal(feature.spread_bps, 3),
-                "depthUsd01Pct": _decimal(feature.depth_usd_10bps, 0),
-                "depthUsd05Pct": _decimal(feature.depth_usd_50bps, 0),
-                "depthUsd1Pct": _decimal(feature.depth_usd_100bps, 0),
-                "imbalance": _decimal(feature.imbalance, 3),
-                "spreadChange24hPct": _decimal(feature.spread_change_24h_pct, 1),
-                "depthChange24hPct": _decimal(feature.depth_change_24h_pct, 1),
+                "spreadBps": statistic_text(feature.spread_bps, 3),
+                "depthUsd01Pct": statistic_text(feature.depth_usd_10bps, 0),
+                "depthUsd05Pct": statistic_text(feature.depth_usd_50bps, 0),
+                "depthUsd1Pct": statistic_text(feature.depth_usd_100bps, 0),
+                "imbalance": statistic_text(feature.imbalance, 3),
+                "spreadChange24hPct": statistic_text(feature.spread_change_24h_pct, 1),
+                "depthChange24hPct": statistic_text(feature.depth_change_24h_pct, 1),
                 "booksUsed": feature.books_used,
                 "regime": feature.regime,
             }
@@ -508,33 +507,33 @@ def to_metrics(feature: Feature) -> Metrics:
                 **venues,
                 "venueSpread8h": _rate(feature.venue_spread_8h_e12),
                 "aboveOtherVenues8h": _rate(feature.above_other_venues_8h_e12),
-                "openInterestChange1hPct": _decimal(feature.open_interest_change_1h_pct, 2),
-                "openInterestChange24hPct": _decimal(feature.open_interest_change_24h_pct, 2),
+                "openInterestChange1hPct": statistic_text(feature.open_interest_change_1h_pct, 2),
+                "openInterestChange24hPct": statistic_text(feature.open_interest_change_24h_pct, 2),
                 "regime": feature.regime,
             }
         case VolatilityProfile():
             hour, day = feature.hour, feature.day
             return {
-                "realizedVol1h": _decimal(hour.realised, 6),
-                "annualizedVol1h": _decimal(hour.annualised, 4),
-                "parkinsonVol1h": _decimal(hour.parkinson, 6),
+                "realizedVol1h": statistic_text(hour.realised, 6),
+                "annualizedVol1h": statistic_text(hour.annualised, 4),
+                "parkinsonVol1h": statistic_text(hour.parkinson, 6),
                 "minutesUsed1h": hour.minutes_used,
-                "realizedVol24h": _decimal(day.realised, 6),
-                "annualizedVol24h": _decimal(day.annualised, 4),
-                "parkinsonVol24h": _decimal(day.parkinson, 6),
+                "realizedVol24h": statistic_text(day.realised, 6),
+                "annualizedVol24h": statistic_text(day.annualised, 4),
+                "parkinsonVol24h": statistic_text(day.parkinson, 6),
                 "minutesUsed24h": day.minutes_used,
-                "volRatio1hTo24h": _decimal(feature.ratio, 3),
+                "volRatio1hTo24h": statistic_text(feature.ratio, 3),
                 "regime": feature.regime,
             }
         case PositioningPressure():
             return {
                 "direction": feature.direction,
-                "score": _decimal(feature.score, 3),
-                "confidence": _decimal(feature.confidence, 3),
-                "momentumZ": _decimal(feature.momentum_z, 2),
-                "momentum": _decimal(feature.momentum, 3),
-                "funding": _decimal(feature.funding, 3),
-                "imbalance": _decimal(feature.imbalance, 3),
+                "score": statistic_text(feature.score, 3),
+                "confidence": statistic_text(feature.confidence, 3),
+                "momentumZ": statistic_text(feature.momentum_z, 2),
+                "momentum": statistic_text(feature.momentum, 3),
+                "funding": statistic_text(feature.funding, 3),
+                "imbalance": statistic_text(feature.imbalance, 3),
             }
 
 
@@ -584,7 +583,7 @@ def full_day_lines(returns: SlidingReturns, *, as_of: int, funding: float | None
 
 def _positioning_line(figures: tuple[str, float, float, float], funding: float | None) -> str | None:
     line = _MOMENTUM_LINE % figures if funding is None else _POSITIONING_LINE % (*figures, funding)
-    # What rounds to zero has no sign: that is for `_decimal` to see.
+    # What rounds to zero has no sign: that is for `statistic_text` to see.
     return None if "=-0.00" in line else line
 
 
@@ -595,16 +594,6 @@ def metrics_json(feature: Feature) -> str:
 
 def _rate(value_e12: int | None, *, digits: int = _RATE_DIGITS) -> str | None:
     return None if value_e12 is None else decimal_text(value_e12, E12, digits)
-
-
-def _decimal(value: float | None, digits: int) -> str | None:
-    if value is None:
-        return None
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is no metric: the fact it came from must be refused where it arrives")
-    text = _DIGITS[digits] % value
-    # What rounds to zero has no sign.
-    return text.removeprefix("-") if not text.strip("-0.") else text
 
 
 DEPTH_FACTOR, SPREAD_FACTOR, IMBALANCE_STEP = 2.0, 2.0, 0.8

@@ -334,9 +334,8 @@ class SubjectRow(msgspec.Struct, frozen=True):
     metrics: dict[str, Any]
 
 
-def prediction_subject(symbol: str) -> str:
-    """The subject of the prediction markets about an asset: their rows make nobody take it for one with prices."""
-    return f"polymarket/{symbol}"
+PREDICTION_SUBJECTS = "polymarket/"
+"""Before the symbol it makes the subject of the prediction markets about an asset: nobody takes that for its prices."""
 
 
 def prediction_rows(
@@ -355,7 +354,7 @@ def prediction_rows(
     symbols = dict.fromkeys([symbol, *chosen] if OWN in chosen or symbol in chosen else chosen)
     symbols.pop(OWN, None)
     for each in symbols:
-        subject = prediction_subject(each)
+        subject = PREDICTION_SUBJECTS + each
         for channel in channels:
             row = tape.newest(channel, subject, view=view) if channel in tape.feature_channels else None
             if row is not None:

@@ -53,6 +53,7 @@ from tapebook.clock import Clock
 from tapebook.decision import gate_order
 from tapebook.domain.agent import Deployment
 from tapebook.domain.order import BrokerEvent, Fill, FundingPayment, InsurancePayment, Order, OrderEnd
+from tapebook.domain.position import PriceRange
 from tapebook.domain.run import RunStatus, Verdict
 from tapebook.domain.text import short_line
 from tapebook.domain.units import E8, decimal_text
@@ -91,7 +92,7 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     booked = _booked_account(account, deployment, newest, orders=found, quotes=quotes, until=now)
     activity = rooms.broker(deployment.agent.broker).activity_since(booked)
     path = PricePath(quotes, now, newest.happened_at if newest else 0)
-    cause = TradeCause(deployment.agent.name, deployment.version, stream=deployment.stream)
+    cause = TradeCause(deployment.agent.name, deployment.version, stream=rooms.book.stream(deployment.id).name)
     drafts: list[Draft] = []
     events = (*told, *activity.events)
     if events:
@@ -107,7 +108,11 @@ def reconcile_account(rooms: Rooms, deployment: Deployment, *, told: Sequence[Br
     # What is held is valued; nothing held needs no value.
     if held and (drafts or newest is None or newest.happened_at < now or newest.walked_until < walked):
         marks = position_marks(rooms.tape, held.values(), view=quotes.view, before=newest.marks if newest else None)
-        seen = path.ranges_until_now(account)
+        seen: dict[str, PriceRange] = {}
+        for symbol in held:
+            prices = path.observed_range(account, symbol)
+            if prices is not None:
+                seen[symbol] = prices
         for body in settle_marks(account, marks, cause, path=seen, at=now, walked_until=walked)[1]:
             drafts.append(draft_event(now, body))
     if drafts:
@@ -243,7 +248,8 @@ def _settle_event(
     if isinstance(event, Fill):
         path = settling.path
         mark = path.quotes.mark_e8(event.symbol, at=event.happened_at)
-        cause, seen = _fill_cause(settling, event, cause, working=working), path.range_before(event, account)
+        cause = _fill_cause(settling, event, cause, working=working)
+        seen = path.observed_range(account, event.symbol, before=event)
         return settle_fill(account, event, cause, mark_e8=mark, path=seen)
     if isinstance(event, FundingPayment):
         return settle_funding(account, event, cause)

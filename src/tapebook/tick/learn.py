@@ -80,8 +80,9 @@ def learn_what_is_due(rooms: Rooms, deployment: Deployment, *, calendar: bool = 
     known by then. Where time has no chunks of its own, as those of a backtest, months of the calendar are summed up.
     """
     # What there is to learn is a function of: the day, and the newest events that teach; None when not known.
-    book = rooms.book
-    own, shared = book.last_change(deployment.id, _TEACHING_KINDS), book.last_change("", _TEACHING_KINDS)
+    book, taught = rooms.book, rooms.log.last_change_seq
+    own = taught(book.stream(deployment.id), _TEACHING_KINDS, seq=book.head(deployment.id))
+    shared = taught(book.stream(), _TEACHING_KINDS, seq=book.head())
     moment: _LearningState | None = None if own is None else (deployment, rooms.clock.now() // DAY, own, shared)
     if moment is not None and rooms.memory.nothing_to_learn_at.get(deployment.id) == moment:
         return ()

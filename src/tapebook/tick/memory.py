@@ -3,8 +3,8 @@
 - experience: what the packet is told (`experience_for`), the moment of a decision (`moment_drafts`), and what closed
   trades teach (`outcomes_due`);
 - the twins of an ensemble's members: a decision stores the price, the costs and the settings that value their votes
-  (`slot_mark`), and the next one is told the trust they have earned by then (`trust_for`);
-- horizons: rows for the packet (`layers_for`); `tick/learn.py` rolls days up;
+  (`slot_mark`), and the next one is told the trust they have earned by then;
+- horizons: `LayerCache.packet_rows` gives the rows for a packet, `tick/learn.py` rolls days up;
 - lessons (`lessons_for`): an agent's own note, then notes that were promoted to its skills. A skill is a name;
   every agent has the skill of its own name, and further ones stand in its profile. A promotion is an event of the
   owner's stream, and `promoted_notes_due` copies it to a deployment before its next decision, which reads its own
@@ -53,7 +53,6 @@ from tapebook.experience import (
     FeatureVector,
     MarketFeatures,
     PacketExperience,
-    SeenMoment,
     draft_moment_seen,
     feature_vector_of,
     market_features_at,
@@ -63,10 +62,6 @@ from tapebook.experience.records import PPM_PER_BP, UNKNOWN_REGIME, Outcome, bel
 from tapebook.experience.rows import FEWEST_CALIBRATED
 from tapebook.experience.store import RecordsAsOf
 from tapebook.home import shared_lock
-from tapebook.horizons import (
-    HeldNow,
-    LayerCache,
-)
 from tapebook.lessons import NO_LESSONS, note_bullets, rendered_bullets, shared_bullets
 from tapebook.lessons.hypotheses import EntryDecision, TradeCase, case_of, entry_facts
 from tapebook.lessons.notes import Notes, draft_note_promoted
@@ -117,11 +112,12 @@ def experience_for(
     held = 0 if position is None else 1 if position.size_e8 > 0 else -1
     # Who is to be trusted or not: the members of an ensemble, or the engine itself.
     usual = rooms.config.engine.default
-    providers = members_of(agent, usual) or (agent.engine or usual,)
+    members = members_of(agent, usual)
+    providers = members or (agent.engine or usual,)
     if not version.lookbacks:
         providers = tuple(name for name in providers if name != _MEMBER_SINCE_LOOKBACKS)
     if version.lookbacks:
-        seen = moment_of(experience, market)
+        seen = experience.seen_moment(market)
         vector = None if seen is None else seen.vector
         question = ExperienceQuery(market.as_of, market.symbol, regime, providers, vector, held)
         found = experience.rows_for_packet(records, question, seq=seq, settings=settings)
@@ -130,8 +126,21 @@ def experience_for(
         found = PacketExperience(
             _old_experience_rows(experience, records, question, market=market, settings=settings, held=held)
         )
-    trust, weights = trust_for(rooms, deployment, market, seq=seq, version=version)
-    return (*weights, *found.rows) if weights else found.rows, trust, found.analog
+    twins, known = experience.twins, None
+    if version.paper_twins and market.mid and members:
+        runs = runs_of(rooms.book, rooms.log, deployment.id)
+        known = twins.as_of(deployment.id, seq=seq, runs=runs).get(market.symbol)
+    # What the next trade will cost is no part of what was earned, and the home's settings may change.
+    mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm) if known else None
+    if known is None or mark is None or market.as_of < known.at:
+        return found.rows, NO_TRUST, found.analog
+    # The trust the members have earned by now, at the price of now.
+    marked, weights = twins.cache.mark(known, market.as_of, mark)
+    believed: tuple[int, ...] = ()
+    if settings.calibrated_sizing is True:
+        believed = believed_rates_e4(records.records, prior=settings.prior_trades, fewest=FEWEST_CALIBRATED)
+    trust = LearnedTrust(weights, marked.missed_e9, believed)
+    return (*twins.cache.rows(weights), *found.rows), trust, found.analog
 
 
 def members_of(agent: AgentProfile, usual_engine: str) -> tuple[str, ...]:
@@ -144,18 +153,11 @@ def members_of(agent: AgentProfile, usual_engine: str) -> tuple[str, ...]:
     return (agent.members or usual) if usual else ()
 
 
-def moment_of(experience: Experience, market: Market) -> SeenMoment | None:
-    """The market of a decision at fixed look-backs; None where there are no bars."""
-    if market.lookback is None:
-        return None
-    return experience.seen_moment(market.symbol, (market.lookback, market.context or market.settled, market.liquidity))
-
-
 def moment_drafts(
     experience: Experience, run_id: str, situation: Situation, *, paper: PaperSettings, opens: bool, seq: int
 ) -> list[Draft]:
     """What is kept of the moment of a decision: a note once an hour, and what a run saw that opens something."""
-    seen = moment_of(experience, situation.market)
+    seen = experience.seen_moment(situation.market)
     if seen is None:
         return []
     drafts: list[Draft] = []
@@ -176,8 +178,8 @@ def slot_mark(market: Market, settings: ExperienceSettings, *, cost_ppm: int) ->
     if market.mid is None or market.mid.price_e8 <= 0:
         return None
     funding = market.context.funding_e12 if market.context else 0
-    if market.context is None and market.settled is not None:
-        funding = market.settled.rate_e12 // market.settled.interval_hours
+    if market.context is None and market.settled_funding is not None:
+        funding = market.settled_funding.rate_e12 // market.settled_funding.interval_hours
     return SlotMark(
         market.mid.price_e8,
         cost_ppm,
@@ -187,27 +189,6 @@ def slot_mark(market: Market, settings: ExperienceSettings, *, cost_ppm: int) ->
         settings.context_window,
         settings.max_memory_size,
     )
-
-
-def trust_for(
-    rooms: Rooms, deployment: Deployment, market: Market, *, seq: int, version: PacketVersion
-) -> tuple[LearnedTrust, tuple[ExperienceRow, ...]]:
-    """The trust in the members of an ensemble as of a sequence number, at the price of now; and its rows."""
-    agent, settings = deployment.agent, deployment.agent.experience
-    if not (version.paper_twins and settings.enabled and market.mid and members_of(agent, rooms.config.engine.default)):
-        return NO_TRUST, ()
-    memory = rooms.experience.twins
-    known = memory.as_of(deployment.id, seq=seq, runs=runs_of(rooms.book, rooms.log, deployment.id)).get(market.symbol)
-    # What the next trade will cost is no part of what was earned, and the home's settings may change.
-    mark = slot_mark(market, settings, cost_ppm=known.mark.cost_ppm if known else 0)
-    if known is None or mark is None or market.as_of < known.at:
-        return NO_TRUST, ()
-    twins, weights = memory.cache.mark(known, market.as_of, mark)
-    believed: tuple[int, ...] = ()
-    if settings.calibrated_sizing is True:
-        records = rooms.experience.records_as_of(deployment.id, seq=seq).records
-        believed = believed_rates_e4(records, prior=settings.prior_trades, fewest=FEWEST_CALIBRATED)
-    return LearnedTrust(weights, twins.missed_e9, believed), memory.cache.rows(weights)
 
 
 def runs_of(book: Book, log: Log, deployment: str) -> ReadRuns:
@@ -236,7 +217,7 @@ def _old_experience_rows(
     if not records.seq:
         return ()
     read = _feature_vector_cache(market.symbol, market.bar_minutes, len(market.bars), held=held)
-    reading = read((market.bars, market.context or market.settled, market.liquidity, market.as_of // HALF_HOUR))
+    reading = read((market.bars, market.context or market.settled_funding, market.liquidity, market.as_of // HALF_HOUR))
     return experience.old_rows_for_packet(records, question, reading, settings=settings)
 
 
@@ -318,24 +299,6 @@ def _feature_vector_cache(
         )
 
     return LastCall(read)
-
-
-def layers_for(
-    book: Book,
-    horizons: LayerCache,
-    deployment: str,
-    *,
-    portfolio: Portfolio,
-    seq: int,
-    as_of: int,
-    curated: int,
-    version: PacketVersion,
-) -> tuple[LayerRow, ...]:
-    """What a decision is told of the layers, and since renderer 5 of the day that is running and of what is held."""
-    now = None
-    if version.market_phases:
-        now = HeldNow(book.day_results(deployment, seq=seq, as_of=as_of), portfolio.positions)
-    return horizons.packet_rows(deployment, seq=seq, as_of=as_of, curated=curated, now=now)
 
 
 # Beyond the end of any stream. What the owner promoted is read as it is now: that it was read is an event.
@@ -459,7 +422,7 @@ def lessons_and_scale(
         return told, NO_LESSONS_FOLLOWED
     lessons = [change.lesson for change in notes.lessons(deployment.id, seq=seq)]
     # Seen like the moment of an entry, so that a condition means the same before a trade as in its evidence.
-    seen = moment_of(experience, market)
+    seen = experience.seen_moment(market)
     facts = entry_facts(
         symbol=market.symbol,
         side=None,

@@ -44,17 +44,17 @@ from tapebook.domain.cache import LastCall
 from tapebook.domain.market import AssetContext, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.order import Order, OrderOutcome
 from tapebook.domain.packet import Citation
-from tapebook.domain.position import Position
+from tapebook.domain.position import DayResults, Position
 from tapebook.domain.run import Activity, DecisionRun, Watermarks
 from tapebook.domain.text import short_line
 from tapebook.domain.units import DAY, HOUR, MINUTE, floor_to_step
 from tapebook.errors import Damaged, DatabaseAway, SpendLimit, TapebookError
 from tapebook.experience import Experience
 from tapebook.experience.features import RawBars, cut_lookback
+from tapebook.horizons import HeldNow
 from tapebook.log.store import StreamSetBack
 from tapebook.search.documents import Documents
 from tapebook.search.index import IndexFiles, decode_search_terms
-from tapebook.settings.config import PaperSettings
 from tapebook.tape import features as tape_features
 from tapebook.tape.bars import FinishedBars, finished_bars, regime_of
 from tapebook.tape.features import liquidity_profile, settled_pressure, to_metrics
@@ -71,7 +71,6 @@ from tapebook.tick.memory import (
     ShownMemories,
     citations_for,
     experience_for,
-    layers_for,
     lessons_and_scale,
 )
 from tapebook.tick.quotes import TapeQuotes, position_marks
@@ -303,7 +302,7 @@ def _with_history_features(tape: Tape, market: Market, *, view: View, memory: Ti
         found = (*(feature for feature in market.features if feature.name == "liquidityProfile"), *found)
     settled = derived.settled
     context = market.context if settled is None else None
-    return msgspec.structs.replace(market, context=context, settled=settled, features=found)
+    return msgspec.structs.replace(market, context=context, settled_funding=settled, features=found)
 
 
 def _history_features_writer() -> Callable[[HistoryFeatures], tuple[Feature, ...]]:
@@ -425,6 +424,9 @@ def gather_situation(
         version=version,
         ahead=ahead,
     )
+    # The spread of the book; that of the settings where there is none, or none that can be meant.
+    paper, quoted = rooms.config.paper, market.liquidity
+    spread = quoted.spread_bps if quoted is not None and 0 <= quoted.spread_bps < 1_000 else paper.spread_bps
     return Situation(
         deployment=deployment,
         as_of=as_of,
@@ -436,16 +438,10 @@ def gather_situation(
         working=working,
         degraded=tuple(optional.degraded),
         renderer=version.renderer,
-        cost_ppm=_trade_cost_ppm(rooms.config.paper, market),
+        # What a trade at the market costs: the fee, and half the spread.
+        cost_ppm=round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2)),
         **memory,
     )
-
-
-def _trade_cost_ppm(paper: PaperSettings, market: Market) -> int:
-    """What a trade at the market costs: the fee, and half the spread of the book, or of the settings without one."""
-    book = market.liquidity
-    spread = paper.spread_bps if book is None or not 0 <= book.spread_bps < 1_000 else book.spread_bps
-    return round(_PPM_PER_BP * (paper.taker_fee_bps + spread / 2))
 
 
 def account_not_after(account: Account, moment: int) -> Account:
@@ -562,8 +558,13 @@ def _read_memories(
     if "experience" in on:
         learning = read("experience", learning, experience_for, rooms, deployment, market, **terms)
     if "horizons" in on:
-        reached: Any = {"as_of": view.as_of, "curated": watermarks.curated}
-        layers = read("horizons", layers, layers_for, book, rooms.horizons, own, **terms, **reached)
+        reached: Any = {"seq": learned, "as_of": view.as_of}
+        now = None
+        # Since renderer 5 it is told of the day that is running, and of what is held.
+        if version.market_phases:
+            now = HeldNow(read("horizons", DayResults(), book.day_results, own, **reached), portfolio.positions)
+        reached |= {"curated": watermarks.curated, "now": now}
+        layers = read("horizons", layers, rooms.horizons.packet_rows, own, **reached)
     if watermarks.docs and "documents" in on:
         shown = ShownMemories(closed, lessons, layers)
         terms = {"portfolio": portfolio, "remembered": shown, "seq": watermarks.docs, "version": version}

@@ -167,31 +167,34 @@ class PricePath(msgspec.Struct, eq=False):
     valued_at: int
     filled: set[str] = set()
 
-    def range_before(self, fill: Fill, account: Account) -> PriceRange | None:
-        """The prices observed of what a fill changes, until it did; None when there are none."""
-        symbol, until = fill.symbol, fill.happened_at
-        again = symbol in self.filled
-        self.filled.add(symbol)
-        # Mostly it opens something, and which prices were known by then need not be found out.
-        if symbol not in account.portfolio.positions or symbol not in account.open_trades:
-            return None
-        # From the last valuation on, and what that may lack; an hour of it, for fills are told late.
-        since = 0 if again else min(self.valued_at - REREAD_MS, until - LATE_MS)
-        tape = self.quotes.tape
-        quotes = TapeQuotes(tape, View(_price_known_from(tape, symbol, at=until, now=self.now)))
-        # A liquidation is told at the end of the bar it happened in.
-        ended_by = until - 1 if fill.liquidation else until
-        return _observed_range(quotes, account, symbol, since=since, until=until - 1, ended_by=ended_by)
+    def observed_range(self, account: Account, symbol: str, *, before: Fill | None = None) -> PriceRange | None:
+        """The lowest and highest price that counts for what is held, from its last move until now or before a fill.
 
-    def ranges_until_now(self, account: Account) -> dict[str, PriceRange]:
-        """The prices observed of everything that is held, by symbol; without any, a symbol is left out."""
-        now, found = self.now, {}
-        for symbol in account.portfolio.positions:
-            since = 0 if symbol in self.filled else self.valued_at - REREAD_MS
-            seen = _observed_range(self.quotes, account, symbol, since=since, until=now, ended_by=now)
-            if seen is not None:
-                found[symbol] = seen
-        return found
+        None where there are no prices, or nothing is held.
+        """
+        quotes, ended_by, until = self.quotes, self.now, self.now
+        since = 0 if symbol in self.filled else self.valued_at - REREAD_MS
+        if before is not None:
+            self.filled.add(symbol)
+        held, trade = account.portfolio.positions.get(symbol), account.open_trades.get(symbol)
+        # Mostly a fill opens something, and which prices were known by then need not be found out.
+        if held is None or trade is None:
+            return None
+        if before is not None:
+            filled_at = before.happened_at
+            # From the last valuation on, and what that may lack; an hour of it, for fills are told late.
+            since, until = min(since, filled_at - LATE_MS), filled_at - 1
+            quotes = TapeQuotes(quotes.tape, View(_price_known_from(quotes.tape, symbol, at=filled_at, now=self.now)))
+            # A liquidation is told at the end of the bar it happened in.
+            ended_by = until if before.liquidation else filled_at
+        # Positions from before a move was noted have moved at their entry, as far as anybody knows.
+        moved_at = held.moved_at or trade.entry_tick_at
+        since = max(moved_at, since)
+        # Midpoints are read from `since` to `until`, bars that ended after `since` and no later than `ended_by`.
+        bars = quotes.bars(symbol, since=since + 1 - quotes.bar_ms(symbol), until=ended_by)
+        # Of the bars' time all midpoints are needed, to know which of its minutes have any.
+        begins = min(since, bars[0].bucket_ts) if bars else since
+        return extremes(bars, quotes.tape.facts(Mid, symbol, since=begins, until=until, view=quotes.view), moved_at)
 
 
 def _price_known_from(tape: Tape, symbol: str, *, at: int, now: int) -> int:
@@ -207,23 +210,6 @@ def _price_known_from(tape: Tape, symbol: str, *, at: int, now: int) -> int:
         else:
             early = middle
     return late
-
-
-def _observed_range(
-    quotes: TapeQuotes, account: Account, symbol: str, *, since: int, until: int, ended_by: int
-) -> PriceRange | None:
-    """The lowest and highest price that counts for a position, from its last move on; None without any, or a trade."""
-    trade = account.open_trades.get(symbol)
-    if trade is None:
-        return None
-    # Positions from before a move was noted have moved at their entry, as far as anybody knows.
-    moved_at = account.portfolio.positions[symbol].moved_at or trade.entry_tick_at
-    since = max(moved_at, since)
-    # Midpoints are read from `since` to `until`, bars that ended after `since` and no later than `ended_by`.
-    bars = quotes.bars(symbol, since=since + 1 - quotes.bar_ms(symbol), until=ended_by)
-    # Of the bars' time all midpoints are needed, to know which of its minutes have any.
-    begins = min(since, bars[0].bucket_ts) if bars else since
-    return extremes(bars, quotes.tape.facts(Mid, symbol, since=begins, until=until, view=quotes.view), moved_at)
 
 
 def extremes(bars: Sequence[Candle], mids: Sequence[Mid], moved_at: int) -> PriceRange | None:

@@ -9,15 +9,15 @@
 4. `execute_orders` hands the orders over, `reconcile_account` books what came of them.
 
 A worker calls the same four with many decisions in flight; a backtest and `tapebook tick` call them in a row. A
-backtest has packets `late`, hashed for many decisions together: rules need only the facts (`ask_engine`).
+backtest has packets `late`, hashed for many decisions together: rules need only the facts (`answer_of`).
 
 A shadow (`shadow_tick`) is a second decision on the same tick with another context profile, recorded and never
 traded. It knows exactly what the real decision knew: the same moment, the same watermarks. It is made when the real
 one is finished, so that a killed process writes the same events in the same order when it comes back.
 """
 
+import operator
 from collections.abc import Callable
-from functools import partial
 
 import msgspec
 
@@ -28,10 +28,9 @@ from tapebook.clock import Clock
 from tapebook.context import assemble_packet, packet_of_facts
 from tapebook.decision import EngineAnswer, Limits, move_of_order, reads_facts_alone
 from tapebook.domain.agent import AgentProfile, Deployment
+from tapebook.domain.packet import Packet
 from tapebook.domain.run import DecisionRun
-from tapebook.log import Leases
 from tapebook.tick.decide import (
-    EngineOfAgent,
     MarketCut,
     PreparedDecision,
     Slot,
@@ -68,34 +67,29 @@ LearnStep = Callable[[Rooms, Deployment], tuple[str, ...]]
 """Learns what is due, and says why where it could not."""
 
 
-AskEngine = Callable[[EngineOfAgent, PreparedDecision], EngineAnswer]
-"""How an engine is asked: just so (`ask_engine`), or with `ask_with_heartbeat`."""
+AskEngine = Callable[[Callable[[Packet], EngineAnswer], Packet], EngineAnswer]
+"""Has an engine decide about a packet: just so, or with signs of life meanwhile (`Leases.call_with_heartbeat`)."""
 
 
-def ask_engine(engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
-    """The engine's answer: to the packet, or to its facts while it is not written and the engine needs no more."""
-    engine = engine_of(opened.slot.deployment.agent)
-    if opened.written is not None or not reads_facts_alone(engine):
-        return engine.decide(opened.packet())
-    return engine.decide(packet_of_facts(opened.situation, opened.caches))
+def answer_of(rooms: Rooms, opened: PreparedDecision, ask: AskEngine = operator.call) -> EngineAnswer:
+    """The answer to a decision: the stored one, or what the engine says now, kept if it cannot be computed again.
 
-
-def ask_with_heartbeat(leases: Leases, engine_of: EngineOfAgent, opened: PreparedDecision) -> EngineAnswer:
-    """The engine's answer; while it thinks, the leases in hand get their signs of life."""
-    engine = engine_of(opened.slot.deployment.agent)
-    return leases.call_with_heartbeat(partial(engine.decide, opened.packet()))
-
-
-def answer_of(rooms: Rooms, opened: PreparedDecision, ask: AskEngine) -> EngineAnswer:
-    """The answer to a decision: the stored one, or what the engine says now, kept if it cannot be computed again."""
-    if answer_key(opened, rooms.engine) is None:
-        return ask(rooms.engine, opened)
-    answer = stored_answer(
-        opened, engine_of=rooms.engine, replies=rooms.replies, archive=rooms.archive, now=rooms.clock.now()
-    )
+    An engine that needs no more is told the facts alone, as long as the packet is not written.
+    """
+    is_kept, answer = answer_key(opened, rooms.engine) is not None, None
+    if is_kept:
+        answer = stored_answer(
+            opened, engine_of=rooms.engine, replies=rooms.replies, archive=rooms.archive, now=rooms.clock.now()
+        )
     if answer is None:
-        answer = ask(rooms.engine, opened)
-        store_answer(rooms, opened, answer)
+        engine = rooms.engine(opened.slot.deployment.agent)
+        if opened.written is None and reads_facts_alone(engine):
+            packet = packet_of_facts(opened.situation, opened.caches)
+        else:
+            packet = opened.packet()
+        answer = ask(engine.decide, packet)
+        if is_kept:
+            store_answer(rooms, opened, answer)
     return answer
 
 
@@ -104,7 +98,7 @@ def tick(
     slot: Slot,
     *,
     look: MarketCut | None = None,
-    ask: AskEngine = ask_engine,
+    ask: AskEngine = operator.call,
     learn: LearnStep = learn_what_is_due,
     late: bool = False,
 ) -> DecisionRun:
@@ -215,7 +209,7 @@ def shadow_slot(slot: Slot) -> Slot | None:
     return Slot(deployment, slot.symbol, slot.scheduled_for, trigger="shadow", branch=SHADOW_BRANCH, turn=slot.turn)
 
 
-def shadow_tick(rooms: Rooms, slot: Slot, main: DecisionRun, *, ask: AskEngine = ask_engine) -> DecisionRun | None:
+def shadow_tick(rooms: Rooms, slot: Slot, main: DecisionRun, *, ask: AskEngine = operator.call) -> DecisionRun | None:
     """Makes the decision beside a real one that was made at `slot`; once, however often it is asked for."""
     beside = shadow_slot(slot)
     if beside is None:

@@ -8,12 +8,11 @@ from tapebook.context.render import (
     percent_text,
     price_text,
     signed_usd_text,
-    statistic_text,
     three_digits_text,
     usd_text,
     whole_usd_text,
 )
-from tapebook.domain.units import E6, E8, decimal_text, to_units
+from tapebook.domain.units import E6, E8, decimal_text, statistic_text, to_units
 
 
 @pytest.mark.parametrize(

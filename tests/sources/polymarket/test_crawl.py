@@ -23,7 +23,7 @@ from tapebook.sources.polymarket.crawl import (
     CrawlSettings,
     PolymarketCrawl,
 )
-from tapebook.tape.registry import ASSETS, prediction_subject
+from tapebook.tape.registry import ASSETS, PREDICTION_SUBJECTS
 from tapebook.tape.source import Source, SourceContext
 from tapebook.tape.view import NO_WATERMARK, View
 from tapebook.wiring import Rooms
@@ -58,7 +58,7 @@ class Desk:
 
     def metrics(self, channel: str, symbol: str) -> dict[str, Any]:
         """The newest summary of an asset."""
-        row = self.rooms.tape.newest(channel, prediction_subject(symbol), view=View(self.clock.now() + HOUR))
+        row = self.rooms.tape.newest(channel, PREDICTION_SUBJECTS + symbol, view=View(self.clock.now() + HOUR))
         assert row is not None
         found: dict[str, Any] = json.loads(row.metrics_json)
         return found

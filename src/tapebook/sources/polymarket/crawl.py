@@ -43,7 +43,7 @@ from tapebook.sources.polymarket.wire import (
     read_page,
     read_shifts,
 )
-from tapebook.tape.registry import PREDICTION_CHANNELS, prediction_subject
+from tapebook.tape.registry import PREDICTION_CHANNELS, PREDICTION_SUBJECTS
 from tapebook.tape.source import Sink, SourceProblem, SourceProgress
 
 NAME = "polymarket"
@@ -306,7 +306,7 @@ class PolymarketCrawl:
 
     def _summaries(self, found: _Findings, bucket: int) -> list[FeatureRow]:
         symbols = sorted({symbol for each in found.linked for symbol in each.assets})
-        subjects = {symbol: prediction_subject(symbol) for symbol in symbols}
+        subjects = {symbol: PREDICTION_SUBJECTS + symbol for symbol in symbols}
         self._sink.add_kinds(dict.fromkeys(subjects.values(), "prediction_market"))
         rows = []
         for symbol, subject in subjects.items():
