@@ -103,13 +103,11 @@ READS: dict[str, Read] = {
     "closed_trades_until": lambda book, it: book.closed_trades_until(it.agent.id, seq=it.seq, most=ALL, until=it.now),
     "last_run_until": lambda book, it: book.last_run_until(it.agent.id, "BTC", seq=it.seq, until=it.now),
     "closed_trades": lambda book, it: book.closed_trades(it.agent.id, seq=it.seq, most=ALL),
-    "all_closed_trades": lambda book, it: book.all_closed_trades(it.agent.id, seq=it.seq, most=ALL),
     "agent_names": lambda book, it: book.agent_names(),
     "trade_end_seq": lambda book, it: book.trade_end_seq(it.traded.state.trade_id),
     "trade_lacks": lambda book, it: book.trade_lacks(it.traded.state.trade_id),
     "has_funding": lambda book, it: book.has_funding(it.agent.id, "BTC", at=1),
     "has_spot_fill": lambda book, it: book.has_spot_fill(it.agent.id, "s1"),
-    "trade_agent": lambda book, it: _maker(book, it.traded.state.trade_id),
     "trade_totals": lambda book, it: book.trade_totals(it.agent.id).count,
     "closed_after": lambda book, it: book.closed_after(it.agent.id, after=0, seq=it.seq),
     "day_results": lambda book, it: book.day_results(it.agent.id, seq=it.seq, as_of=it.now).trades,
@@ -158,13 +156,6 @@ READS: dict[str, Read] = {
 
 def _something(account: Account) -> bool:
     return bool(account.portfolio.positions or account.portfolio.cash_usd_e6 or account.open_trades)
-
-
-def _maker(book: Book, trade: str) -> tuple[str, int] | None:
-    try:
-        return book.trade_agent(trade)
-    except UnknownName:
-        return None
 
 
 def _found_agent(book: Book, name: str) -> Deployment | None:

@@ -224,10 +224,8 @@ def test_totals_over_deployments(book: Book) -> None:
             teller.batch([Deal("BTC", E8, 100 * E8, 0), Deal("BTC", -E8, price * E8, fee * E6)])
     assert book.trade_totals("d1") == TradeTotals(2, 1, 0, 2 * E6, 0)
     assert book.closed_trade_count() == 4
-    trade = book.closed_trades("d1", seq=MOST, most=1)[0].state
-    assert book.trade_agent(trade.trade_id) == ("a", 1)
     with pytest.raises(UnknownName, match="there is no trade 'none'"):
-        book.trade_agent("none")
+        book.trade_times("none")
 
 
 def test_cash_that_is_not_the_ledgers_sum_is_named(book: Book, db: Database) -> None:
@@ -289,7 +287,7 @@ def test_owners_do_not_see_each_other(db: Database) -> None:
     assert (theirs.closed_trade_count(), theirs.run_counts(), theirs.action_counts()) == (0, {}, [])
     assert theirs.last_run("d1", "BTC", seq=MOST) is None
     with pytest.raises(UnknownName):
-        theirs.trade_agent(trade)
+        theirs.trade_times(trade)
 
 
 # Runs and orders

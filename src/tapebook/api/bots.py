@@ -20,7 +20,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import msgspec
 
@@ -355,6 +355,11 @@ def _writing(book: Book, clock: Clock, home: Path, agent: str, *, leases: Leases
     found = _bot(book, agent)
     with shared_lock(home), leases.holding(book.stream(found.id)):
         yield deploy_agent(book, clock, agent)
+
+
+def lives_elsewhere(agent: Mapping[str, Any]) -> bool:
+    """Whether an agent, as the façade shows it, is a bot that decides and trades by itself."""
+    return trades_elsewhere(agent["broker"])
 
 
 def packet_text_for_bots(packet: Packet) -> str:

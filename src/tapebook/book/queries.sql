@@ -93,7 +93,7 @@ ORDER BY p.symbol;
 -- The trades that ended last as of a sequence number, newest exit first; those of which fills are missing when asked for.
 SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq
-    AND (:partial = 1 OR SUBSTR(lacks, 1, 5) <> 'fills')
+    AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq DESC LIMIT :most;
 
 -- name: closed_trades_until
@@ -102,10 +102,6 @@ SELECT {trade}, {exit} FROM trade_history t
 WHERE owner = :owner AND deployment = :deployment AND exit_seq <= :seq AND exit_tick_at <= :until
     AND SUBSTR(lacks, 1, 5) <> 'fills'
 ORDER BY exit_seq DESC LIMIT :most;
-
--- name: trade_maker
--- The agent and version that opened a trade.
-SELECT agent, agent_version FROM trade_history WHERE owner = :owner AND id = :id;
 
 -- name: last_run
 -- The newest decision on a symbol as of a sequence number; a shadow's is nobody's, and an expired slot has none. One whose

@@ -206,13 +206,6 @@ class BookRecords:
         rows = self._db.all(QUERIES.trades_of_run, owner=self.owner, run_id=run_id)
         return [TradeRecord(_trade(row[:-3]), *row[-3:]) for row in rows]
 
-    def trade_agent(self, trade_id: str) -> tuple[str, int]:
-        """The agent and version that opened a trade."""
-        row = self._db.one(QUERIES.trade_maker, owner=self.owner, id=trade_id)
-        if row is None:
-            raise UnknownName(f"there is no trade {trade_id!r}; `tapebook trades AGENT` lists them")
-        return row[0], row[1]
-
     def trade_times(self, trade_id: str) -> tuple[int, int]:
         """When the first and the last event that wrote a trade became known."""
         row = self._db.one(QUERIES.trade_times, owner=self.owner, id=trade_id)

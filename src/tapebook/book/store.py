@@ -308,12 +308,8 @@ class Book(BookRecords):
 
     def closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
         """The trades that ended last as of a sequence number, newest exit first; without those that lack fills."""
-        read = partial(self._read_trades, QUERIES.closed_trades, deployment, seq=seq, most=most, partial=0)
+        read = partial(self._read_trades, QUERIES.closed_trades, deployment, seq=seq, most=most)
         return self._account_cache.read(("closed", deployment, most), self._streams[deployment], seq=seq, read=read)
-
-    def all_closed_trades(self, deployment: str, *, seq: int, most: int) -> list[ClosedTrade]:
-        """The trades that ended last as of a sequence number, newest exit first, whatever is known of them."""
-        return self._read_trades(QUERIES.closed_trades, deployment, seq=seq, most=most, partial=1)
 
     def closed_trades_until(self, deployment: str, *, seq: int, most: int, until: int) -> list[ClosedTrade]:
         """Closed trades without those that ended after a moment: for streams in which the clock has gone back."""

@@ -47,20 +47,6 @@ def rate_estimate(hits: int, n: int) -> Estimate:
     return Estimate(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)), n)
 
 
-def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
-    """How likely two means differ this much by luck alone: Welch's test, two-sided; 1 when nothing can be said."""
-    if len(one) < 2 or len(other) < 2:
-        return 1.0
-    middle, second = math.fsum(one) / len(one), math.fsum(other) / len(other)
-    a, b = _variance(one, middle) / len(one), _variance(other, second) / len(other)
-    spread = a * a / (len(one) - 1) + b * b / (len(other) - 1)
-    # Squares of numbers below 1e-77 vanish: such samples do not spread.
-    if spread < _TINY:
-        return 1.0 if middle == second else 0.0
-    freedom = (a + b) ** 2 / spread
-    return 2 * student_cdf(-abs(middle - second) / math.sqrt(a + b), freedom)
-
-
 def mean_difference(one: Sequence[float], other: Sequence[float]) -> tuple[Estimate, float]:
     """How far two means are apart (Welch's interval; n of the first), and the p-value; nothing is known below two."""
     if len(one) < 2 or len(other) < 2:

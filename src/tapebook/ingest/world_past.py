@@ -1,8 +1,9 @@
 """Writes the past of a simulated world to a tape: bars and funding in bulk, the other sources by asking its servers.
 
 Bars and rates are imported history: each is known when a live source would have known it. The other sources have no
-history to import, so they ask the world's servers at the end of every day, and what they say is known then. A
-process that is killed goes on with the first step the tape does not have. The bars of weeks are drawn beside it.
+history to import, so they ask the world's servers at the end of every day, and what they say is known then; the
+hours between are no gaps. A process that is killed goes on with the first step the tape does not have. The bars of
+weeks are drawn beside it.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from tapebook.clock import VirtualClock
-from tapebook.domain.market import Candle, FundingRate
+from tapebook.domain.market import Candle, FundingRate, Gap
 from tapebook.domain.units import DAY, HOUR, SECOND
 from tapebook.errors import StoreFailed
 from tapebook.history.importer import assumed_known_at
@@ -31,6 +32,13 @@ PAST_STEP_MS = DAY
 _LEAST_DRAWN_BESIDE_MS = 3 * DAY
 
 
+class _PastFacts(FactBuffer):
+    """What the other sources say of the past, without the hours between two days: nobody was to hear those."""
+
+    def add_gap(self, gap: Gap) -> None:
+        """Keeps none."""
+
+
 async def write_past(
     rooms: Rooms, clock: VirtualClock, world: World, *, until: int, progress: Callable[[int], None]
 ) -> None:
@@ -41,7 +49,7 @@ async def write_past(
         return
     server = WorldServer(world, spots=False)
     url = await server.start()
-    intake = FactBuffer()
+    intake = _PastFacts()
     ingester = Ingester(rooms, intake, keep=retention_by_channel(rooms.config))
     beside: list[Source] = []
     running: asyncio.Task[None] | None = None

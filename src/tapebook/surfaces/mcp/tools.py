@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from tapebook.api.bots import packet_text_for_bots
+from tapebook.api.bots import lives_elsewhere, packet_text_for_bots
 from tapebook.domain.order import Side
 from tapebook.domain.text import plural, short_line
 from tapebook.domain.units import iso_text
@@ -112,7 +112,7 @@ class MemoryTools:
     ) -> TextResult:
         """What an agent is told about a symbol, now or at a past moment; about.ticket is what `record` needs."""
         tb, name, place = self._home(), self._agent(agent), self._cursor(cursor, as_of)
-        is_bot, ticket = tb.agent(name)["broker"] == "external", None
+        is_bot, ticket = lives_elsewhere(tb.agent(name)), None
         if is_bot and not as_of and not cursor:
             offer = tb.offer_decision(name, symbol)
             packet, ticket, place = offer.packet, offer.ticket, Cursor(0, offer.packet.as_of)
