@@ -1,12 +1,13 @@
 """Numbers of a reason: those of the packet and simple arithmetic on them pass, made-up ones are flagged."""
 
 import re
+from decimal import Decimal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapebook.decision.guard import unexplained_numbers
+from tapebook.decision.guard import _NUMBER, _SCALES, numbers_in, unexplained_numbers
 from tapebook.domain.packet import Packet
 from tapebook.domain.run import Action
 from tapebook.domain.units import E6, E8
@@ -83,6 +84,10 @@ TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=20).map("".join)
 @example("1.5\n% of it")
 @example("1.5\nk and 2.5\nkg")
 def test_numbers_of_a_packet_are_those_of_a_reason(text: str) -> None:
+    exact = []
+    for match in _NUMBER.finditer(text):
+        exact.append(float(Decimal(match[1].replace(",", "")).scaleb(_SCALES.get(match[2] or "", 0))))
+    assert sorted(numbers_in(text)) == sorted(exact)
     assert flags(text, text) == ()
 
 

@@ -21,7 +21,7 @@ import msgspec
 from tapebook.db import Database, Queries, Row
 from tapebook.domain.agent import ExperienceRow, ExperienceSettings
 from tapebook.domain.cache import LastCall
-from tapebook.domain.market import LookbackBars
+from tapebook.domain.market import AssetContext, Liquidity, LookbackBars, SettledFunding
 from tapebook.domain.position import ClosedTrade
 from tapebook.domain.run import DecisionRun
 from tapebook.domain.units import DAY
@@ -86,6 +86,8 @@ if TYPE_CHECKING:
 
 # What a packet asks of every time; assets, of which there may be a thousand, are asked for by name.
 ALWAYS_READ_KINDS = (ALL, PROVIDER, PROVIDER_REGIME, CONFIDENCE)
+
+_MomentInputs = tuple[LookbackBars, AssetContext | SettledFunding | None, Liquidity | None]
 
 LookbackKey = tuple[str, int, int]
 """The symbol, the moment and the watermark that bars were read as of."""
@@ -205,7 +207,7 @@ class Experience:
         # A cache by deployment: the month before which all months are known to be summed up.
         self.months_summed_up: dict[str, int] = {}
         self.readers: defaultdict[str, LookbackReader] = defaultdict(LookbackReader)
-        self._seen: dict[str, tuple[tuple[Any, ...], SeenMoment | None]] = {}
+        self._seen: dict[str, tuple[_MomentInputs, SeenMoment | None]] = {}
         # A cache that a backtest fills: the bars of its next moments, each as they are seen at its own.
         self.lookbacks_ahead: dict[LookbackKey, LookbackBars] = {}
         self._join = LastCall(joined_rows)
