@@ -152,6 +152,15 @@ def test_no_cell_of_the_trades_is_cut_off(watched: Watched) -> None:
     assert page.locator(".ag-center-cols-viewport").evaluate("each => each.scrollWidth - each.clientWidth") <= 0
 
 
+def test_no_figure_of_the_market_is_cut_off(watched: Watched) -> None:
+    page = watched.open("/market?symbol=BTC")
+    regime = page.locator(".tb-figure").filter(has_text="Regime")
+    expect(regime).to_contain_text(re.compile("chop|trend up|trend down"))
+    expect(regime.locator("small")).to_have_text(re.compile("^(low|hi)vol, [0-9]+ bars$"))
+    cut = "found => found.filter(each => each.scrollWidth > each.clientWidth).map(each => each.innerText)"
+    assert page.locator(".tb-figure > b, .tb-figure > small").evaluate_all(cut) == []
+
+
 def test_a_file_of_the_workspace_is_opened(watched: Watched) -> None:
     page = watched.open("/recall")
     page.get_by_role("table", name="Files").get_by_role("link", name="docs/trend.md").click()

@@ -104,17 +104,16 @@ async def _symbol(frame: PageFrame, symbol: str, minutes: int) -> None:
 
 def _figures(found: Mapping[str, Any]) -> Markup:
     mid, regime = found.get("midPrice"), found.get("regime")
+    # On a laptop there is no room for `trend up lowvol` in one line.
+    *ways, band = regime["tag"].split("_") if regime else ("–",)
+    way, known = (" ".join(ways), f"{band}, ") if ways else (band, "")
     funding, volatility = found.get("fundingPressure") or {}, found.get("volatilityProfile") or {}
     # Figures of features are decimal text, as they are stored.
     spread = (found.get("liquidityProfile") or {}).get("spreadBps")
     return figures(
         [
             ("Price", price(mid["price"]) if mid else "–", _age(mid) if mid else "not known"),
-            (
-                "Regime",
-                regime["tag"].replace("_", " ") if regime else "–",
-                plural(regime["bars"], "bar") if regime else "",
-            ),
+            ("Regime", way, f"{known}{plural(regime['bars'], 'bar')}" if regime else ""),
             ("Funding, annual", _percent(funding.get("fundingRateAnnual")), funding.get("regime", "")),
             ("Volatility, annual", _percent(volatility.get("annualizedVol24h")), volatility.get("regime", "")),
             ("Spread, bps", f"{float(spread):.2f}" if spread else "–", "newest order book"),
